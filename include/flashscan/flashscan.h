@@ -270,6 +270,8 @@ enum {
     FLASHSCAN_ARG_C = 2020,
     FLASHSCAN_ARG_D = 2021,
     FLASHSCAN_ARG_INDEX = 2022,
+    FLASHSCAN_ARG_ITERATIONS = 2023,
+    FLASHSCAN_ARG_RESIDUAL = 2024,
 
     FLASHSCAN_TANGENT = 0x20000000, /* no plan takes it yet */
     FLASHSCAN_GRAD = 0x40000000
@@ -708,6 +710,8 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  *     RESET            uint8                [B,T]                      in if flag     in if flag
  *     SEQ_OFFSETS      i32 or i64           [N+1]                      in if N > 0    in if N > 0
  *     STATE_INDICES    i32                  [BS]                       in if pool     -
+ *     ITERATIONS       i32                  [BS]                       optional out   -
+ *     RESIDUAL         f32                  [BS]                       optional out   -
  *     GRAD|OUTPUT                           as OUTPUT                  -              in
  *     GRAD|STATE_OUT                        as STATE_IN                -              optional in
  *     GRAD|INPUT, |WEIGHT, |BIAS, |STATE_IN as INPUT, WEIGHT, ...      -              out, at least one of them
@@ -719,6 +723,13 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  * plan filled it and whether there was a STATE_IN: backward with another RESERVE, or with STATE_IN where forward had none
  * or the other way round, is FLASHSCAN_STATUS_INVALID_ARGUMENT. On a GPU this is checked under FLASHSCAN_CHECK=1, which
  * forward and backward must both have then, outside of graph captures.
+ *
+ * ITERATIONS and RESIDUAL are arguments of networks whose heads have one unit (D = 1), whose steps a GPU may run side by
+ * side, in segments of time whose first states it finds by Newton's iteration (the plan's description says so). ITERATIONS
+ * is how often the segments of a row were walked, the most of its units and parts; 0 where steps ran one after the other,
+ * as they always do on a CPU. RESIDUAL is by how much a segment of the row may have begun off the end of the one before, at
+ * the most, in parts of the recent magnitude of that state. The iteration goes on until that is 2^-21 or less, with 16-bit
+ * data 2^-17, and has no other end: a segment that it has not settled is walked from the exact state in the end.
  */
 enum {
     FLASHSCAN_CELL_LSTM = 901,

@@ -162,6 +162,8 @@ class Backend {
     // list.
     virtual std::vector<int64_t> read_integers(const void* integers, Dtype dtype, int64_t count, const Options& options,
                                                void* stream) const = 0;
+    // Fills memory with zeros, in the order of `stream`.
+    virtual void clear_memory(void* memory, size_t bytes, const Options& options, void* stream) const = 0;
     // Fills those rows of `data` with zeros whose index is negative. The pointers of `rows` are to this backend's
     // memory.
     virtual void clear_rows(const ArgumentSpec& spec, void* data, const RowSelection& rows, const Options& options,

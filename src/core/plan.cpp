@@ -222,6 +222,7 @@ class FamilyPlan final : public Plan {
         copy_states(into_scratch, stream);
         buffers.scratch = scratch;
         started = true;
+        clear_counts(buffers, stream);
         if constexpr (has_reserve)
             if (marked(buffers)) buffers.reserve = static_cast<std::byte*>(buffers.reserve) + Cookie::bytes;
         if (pass == Pass::forward)
@@ -232,6 +233,14 @@ class FamilyPlan final : public Plan {
         if (problem_.pooled() && !problem_.empty() && !kernel_->takes_states_in_place(pass))
             clear_padding(given, stream);
         copy_states(out_of_scratch, stream);
+    }
+    // A kernel that iterates counts from 0, which is what others leave.
+    void clear_counts(const Buffers& buffers, void* stream) const {
+        if constexpr (requires { buffers.iterations; })
+            for (auto [count, id] :
+                 {std::pair<void*, ArgId>{buffers.iterations, ArgId::iterations}, {buffers.residual, ArgId::residual}})
+                if (count != nullptr)
+                    backend_->clear_memory(count, argument_bytes(Pass::forward, id_of(id)), options_, stream);
     }
     void clear_padding(const Pointers& given, void* stream) const {
         const auto output =

@@ -38,6 +38,10 @@ std::vector<ArgumentSpec> rnn_arguments(const RnnProblem& p, Pass pass, size_t r
         add(id_of(ArgId::input), "INPUT", required, false, input, p.dtype);
         add(id_of(ArgId::bias), "BIAS", optional, false, bias, p.weight_dtype);
         add_state(id_of(ArgId::state_out), "STATE_OUT", true);
+        if (p.head_dim == 1) {
+            add(id_of(ArgId::iterations), "ITERATIONS", optional, true, {p.state_rows()}, Dtype::i32);
+            add(id_of(ArgId::residual), "RESIDUAL", optional, true, {p.state_rows()}, Dtype::f32);
+        }
     } else {
         add(grad_of(ArgId::output), "GRAD|OUTPUT", required, false, output, p.dtype);
         add_state(grad_of(ArgId::state_out), "GRAD|STATE_OUT", false);
@@ -61,6 +65,8 @@ RnnBuffers rnn_buffers(const Pointers& found) {
     b.output = found[ArgId::output];
     b.state_in = found[ArgId::state_in];
     b.state_out = found[ArgId::state_out];
+    b.iterations = static_cast<int32_t*>(found[ArgId::iterations]);
+    b.residual = static_cast<float*>(found[ArgId::residual]);
     b.reserve = found[ArgId::reserve];
     b.reset = static_cast<const uint8_t*>(found[ArgId::reset]);
     b.seq_offsets = found[ArgId::seq_offsets];

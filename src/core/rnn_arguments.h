@@ -15,6 +15,8 @@ struct RnnBuffers {
     void* output = nullptr;  // only read in backward
     const void* state_in = nullptr;
     void* state_out = nullptr;
+    int32_t* iterations = nullptr;  // this and `residual` hold 0 when the kernel is called
+    float* residual = nullptr;
     void* reserve = nullptr;  // only read in backward
     const uint8_t* reset = nullptr;
     const void* seq_offsets = nullptr;

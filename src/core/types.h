@@ -81,6 +81,8 @@ enum class ArgId : int32_t {
     c,
     d,
     index,
+    iterations,
+    residual,
 };
 
 inline constexpr int32_t first_arg_id = static_cast<int32_t>(ArgId::input);

@@ -214,6 +214,9 @@ class CpuBackend final : public Backend {
         return values;
     }
 
+    void clear_memory(void* memory, size_t bytes, const Options&, void*) const override {
+        std::memset(memory, 0, bytes);
+    }
     void clear_rows(const ArgumentSpec& spec, void* data, const RowSelection& rows, const Options&,
                     void*) const override {
         const auto axis = static_cast<size_t>(rows.seq_offsets != nullptr ? spec.time_axis : spec.batch_axis);

@@ -12,6 +12,7 @@
 
 #include "core/planner.h"
 #include "cuda/gated/candidates.h"
+#include "cuda/launch/launch.h"
 #include "cuda/launch/launch_count.h"
 #include "cuda/launch/rank_link.h"
 #include "cuda/launch/rank_sums.h"
@@ -273,6 +274,10 @@ class CudaBackend final : public Backend {
         return values;
     }
 
+    void clear_memory(void* memory, size_t bytes, const Options& options, void* stream) const override {
+        const DeviceScope scope(options.device);
+        fill(memory, 0, bytes, stream);
+    }
     void clear_rows(const ArgumentSpec& spec, void* data, const RowSelection& rows, const Options& options,
                     void* stream) const override {
         const DeviceScope scope(options.device);

@@ -233,6 +233,27 @@ TEST(RnnPlan, KnowsItsSizesAndDescribesItself) {
         EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
 }
 
+TEST(RnnPlan, OfHeadsOfOneUnitTellsThatStepsRanInOrder) {
+    const RnnProblem p = rnn_problem_of("rnn gru fwd f32 b3 t40 h5 d1");
+    const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CPU, ""));
+    ASSERT_TRUE(plan) << plan.message();
+    const RnnData data = make_data(p);
+    Call call = forward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+    for (const int32_t id : {FLASHSCAN_ARG_ITERATIONS, FLASHSCAN_ARG_RESIDUAL}) {
+        EXPECT_EQ(plan.bytes(fwd, id), 3U * 4);
+        call.opaque(id, 3 * 4);
+    }
+    ASSERT_EQ(call.run(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    EXPECT_EQ(call.damage(), "");
+    for (const int32_t id : {FLASHSCAN_ARG_ITERATIONS, FLASHSCAN_ARG_RESIDUAL})
+        EXPECT_EQ(call.output_bytes().at(id), Bytes(12, 0)) << id;
+
+    const RnnScene larger(small_rnn());
+    size_t bytes = 0;
+    expect_failure(flashscan_plan_arg_bytes(larger.plan.get(), fwd, FLASHSCAN_ARG_ITERATIONS, &bytes),
+                   FLASHSCAN_STATUS_UNKNOWN_ARGUMENT, {"arg_id is 2023"});
+}
+
 // RESERVE on the CPU: 64 bytes and G + S values of an element at the most, in the dtype where that is f32 or f64. With 16 bits the
 // gates stay in f32 and only one value an element is as small as that.
 TEST(RnnPlan, OfTheCpuDoesNotHeedTf32ButKeepsReservesApart) {

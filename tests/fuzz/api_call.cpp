@@ -41,7 +41,7 @@ constexpr int32_t ids[] = {
     FLASHSCAN_ARG_BIAS,        FLASHSCAN_ARG_SCRATCH,    FLASHSCAN_ARG_RESERVE,     FLASHSCAN_ARG_STATE_INDICES,
     FLASHSCAN_ARG_SECOND_GATE, FLASHSCAN_ARG_INPUT_GATE, FLASHSCAN_ARG_OUTPUT_GATE, FLASHSCAN_ARG_PARAM,
     FLASHSCAN_ARG_DELTA,       FLASHSCAN_ARG_A,          FLASHSCAN_ARG_B,           FLASHSCAN_ARG_C,
-    FLASHSCAN_ARG_D,           FLASHSCAN_ARG_INDEX};
+    FLASHSCAN_ARG_D,           FLASHSCAN_ARG_INDEX,      FLASHSCAN_ARG_ITERATIONS,  FLASHSCAN_ARG_RESIDUAL};
 
 int32_t any_pass(Source& source) {
     constexpr int32_t passes[] = {FLASHSCAN_PASS_FORWARD, FLASHSCAN_PASS_BACKWARD, FLASHSCAN_PASS_TANGENT};
@@ -53,7 +53,7 @@ bool written(int32_t pass, int32_t id) {
         return (id & FLASHSCAN_GRAD) != 0 && (id & ~FLASHSCAN_GRAD) != FLASHSCAN_ARG_OUTPUT &&
                (id & ~FLASHSCAN_GRAD) != FLASHSCAN_ARG_STATE_OUT;
     return id == FLASHSCAN_ARG_OUTPUT || id == FLASHSCAN_ARG_INDEX || id == FLASHSCAN_ARG_STATE_OUT ||
-           id == FLASHSCAN_ARG_RESERVE;
+           id == FLASHSCAN_ARG_RESERVE || id == FLASHSCAN_ARG_ITERATIONS || id == FLASHSCAN_ARG_RESIDUAL;
 }
 
 // A buffer of the needed bytes whose contents are numbers, small integers or anything.
@@ -96,10 +96,10 @@ Arguments make_arguments(Source& source, const Planned& planned, int32_t pass) {
             const int32_t id = base | gradient;
             size_t bytes = 0;
             if (flashscan_plan_arg_bytes(planned.plan, pass, id, &bytes) != FLASHSCAN_STATUS_OK) continue;
-            const bool optional = base == FLASHSCAN_ARG_STATE_IN || base == FLASHSCAN_ARG_STATE_OUT ||
-                                  base == FLASHSCAN_ARG_SCRATCH || base == FLASHSCAN_ARG_BIAS ||
-                                  base == FLASHSCAN_ARG_OUTPUT_GATE || base == FLASHSCAN_ARG_D ||
-                                  base == FLASHSCAN_ARG_INDEX;
+            const bool optional =
+                base == FLASHSCAN_ARG_STATE_IN || base == FLASHSCAN_ARG_STATE_OUT || base == FLASHSCAN_ARG_SCRATCH ||
+                base == FLASHSCAN_ARG_BIAS || base == FLASHSCAN_ARG_OUTPUT_GATE || base == FLASHSCAN_ARG_D ||
+                base == FLASHSCAN_ARG_INDEX || base == FLASHSCAN_ARG_ITERATIONS || base == FLASHSCAN_ARG_RESIDUAL;
             if (optional && source.chance(128)) continue;
             arguments.add(id, fill(source, base, std::min(bytes, most_bytes)));
         }

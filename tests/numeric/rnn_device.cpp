@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include "support/rnn_check.h"
@@ -151,6 +153,73 @@ TEST(RnnNewton, IsTakenForBackwardAlone) {
     EXPECT_NE(text.find("kernel newton: forward step by step"), std::string::npos) << text;
     EXPECT_NE(text.find("backward 4 segments"), std::string::npos) << text;
     EXPECT_NE(described("rnn fwd lstm f32 b1 t300 h20 d1").find("kernel diagonal"), std::string::npos);
+}
+
+// A call that asks for ITERATIONS and RESIDUAL.
+struct Counted {
+    Counted(const RnnProblem& p, const RnnData& data, const std::string& kernel) {
+        const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, kernel));
+        if (!plan) throw std::runtime_error(plan.message());
+        Call call = forward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
+        for (const int32_t id : {FLASHSCAN_ARG_ITERATIONS, FLASHSCAN_ARG_RESIDUAL})
+            call.opaque(id, plan.bytes(FLASHSCAN_PASS_FORWARD, id));
+        for (int repeat = 0; repeat < 2; ++repeat)
+            if (call.run(plan.get()) != FLASHSCAN_STATUS_OK) throw std::runtime_error(flashscan_last_error());
+        EXPECT_EQ(call.damage(), "");
+        output = call.values(FLASHSCAN_ARG_OUTPUT);
+        bits = call.output_bytes().at(FLASHSCAN_ARG_OUTPUT);
+        take(call, FLASHSCAN_ARG_ITERATIONS, iterations);
+        take(call, FLASHSCAN_ARG_RESIDUAL, residual);
+    }
+    template <typename T>
+    static void take(const Call& call, int32_t id, std::vector<T>& to) {
+        const Bytes bytes = call.output_bytes().at(id);
+        to.resize(bytes.size() / sizeof(T));
+        std::memcpy(to.data(), bytes.data(), bytes.size());
+    }
+    Values output;
+    Bytes bits;  // of it
+    std::vector<int32_t> iterations;
+    std::vector<float> residual;
+};
+
+TEST(RnnNewton, TellsHowOftenItWalkedAndHowFarOffItIs) {
+    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, "newton"}));
+    for (const char* line : {"rnn gru fwd f32 b3 t600 h40 d1", "rnn lstm fwd bf16 b1 t900 h33 d1 sequences4",
+                             "rnn mgu fwd f16 b2 t3000 h70 d1 reverse reset"}) {
+        SCOPED_TRACE(line);
+        const RnnProblem p = rnn_problem_of(line);
+        const RnnData data = make_data(p);
+        const Counted newton(p, data, "newton"), diagonal(p, data, "diagonal");
+        for (const int32_t walks : newton.iterations) {
+            EXPECT_GE(walks, p.sequences > 0 ? 0 : 2);  // a sequence may have no steps
+            EXPECT_LE(walks, p.time);
+        }
+        for (const float off : newton.residual) {
+            EXPECT_GE(off, 0);
+            EXPECT_LE(off, p.dtype == FLASHSCAN_DTYPE_F32 ? 0x1p-21 : 0x1p-17);
+        }
+        const RnnOutcome plain = run_rnn(p, {FLASHSCAN_BACKEND_CUDA, "newton"}, data, Guard::end, 1);
+        require(plain);
+        EXPECT_TRUE(newton.bits == plain.bits.at(FLASHSCAN_ARG_OUTPUT));
+        EXPECT_EQ(diagonal.iterations, std::vector<int32_t>(newton.iterations.size(), 0));
+        EXPECT_EQ(diagonal.residual, std::vector<float>(newton.residual.size(), 0));
+    }
+}
+
+// The sign of the first state stays for ever, and no start depends on the one before by a slope: each walk settles one
+// segment more, and the answer is the network's all the same.
+TEST(RnnNewton, WalksUntilAllSegmentsAreSettled) {
+    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, "newton"}));
+    const RnnProblem p = rnn_problem_of("rnn elman fwd f32 b2 t640 h40 d1");
+    RnnData data = make_data(p);
+    std::fill(data.weight.begin(), data.weight.end(), 8.0);
+    const Counted newton(p, data, "newton"), diagonal(p, data, "diagonal");
+    for (const int32_t walks : newton.iterations) EXPECT_GE(walks, 8);
+    for (const float off : newton.residual) EXPECT_LE(off, 0x1p-21);
+    ASSERT_EQ(newton.output.size(), diagonal.output.size());
+    for (size_t i = 0; i < newton.output.size(); ++i)
+        ASSERT_LE(std::abs(newton.output[i] - diagonal.output[i]), 1e-6) << i;
 }
 
 // More sets of pointers than a plan keeps graphs of, in turns; then the plan goes while its work is still queued.

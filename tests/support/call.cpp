@@ -46,7 +46,7 @@ std::string argument_name(int32_t id) {
                                      "RESET",   "SEQ_OFFSETS",   "WEIGHT",     "BIAS",        "SCRATCH",
                                      "RESERVE", "STATE_INDICES", "INPUT_GATE", "OUTPUT_GATE", "SECOND_GATE",
                                      "PARAM",   "DELTA",         "A",          "B",           "C",
-                                     "D",       "INDEX"};
+                                     "D",       "INDEX",         "ITERATIONS", "RESIDUAL"};
     return fmt::format("{}{}", (id & FLASHSCAN_GRAD) != 0 ? "GRAD|" : "",
                        names[(id & ~FLASHSCAN_GRAD) - FLASHSCAN_ARG_INPUT]);
 }

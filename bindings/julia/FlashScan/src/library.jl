@@ -19,7 +19,8 @@ const GRAD = Int32(1) << 30
 const ARGUMENTS = (input = 2001, gate = 2002, output = 2003, state_in = 2004, state_out = 2005, reset = 2006,
                    seq_offsets = 2007, weight = 2008, bias = 2009, scratch = 2010, reserve = 2011,
                    state_indices = 2012, input_gate = 2013, output_gate = 2014, second_gate = 2015, param = 2016,
-                   delta = 2017, a = 2018, b = 2019, c = 2020, d = 2021, index = 2022)
+                   delta = 2017, a = 2018, b = 2019, c = 2020, d = 2021, index = 2022, iterations = 2023,
+                   residual = 2024)
 
 struct Arg
     id::Int32

@@ -47,6 +47,7 @@ struct RnnNewtonForward {
         Wide start[S], end[S], slope[S][S], scale[S];
     };
 
+    const RnnNewtonParams& given;
     const RnnDiagonalParams& f;
     const int blocks, most;
     const int rank, warp, warps;  // of the block in its cluster, and of the warp in its block
@@ -58,8 +59,9 @@ struct RnnNewtonForward {
     X* const inputs;       // [steps, G, 32], of the warp
     Wide weight[G], bias[P];
     Told own;
-    int64_t first = 0;    // step of the warp's segment
-    int count = 0;        // its steps; the last segments of a row may have none
+    int64_t first = 0;  // step of the warp's segment
+    int count = 0;      // its steps; the last segments of a row may have none
+    Wide off = 0;  // of its start, in parts of the recent magnitude of the states; only where RESIDUAL is asked for
     uint64_t resets = 0;  // a bit for each of its steps, which find_segment loads 32 at a time, twice
     static_assert(rnn_newton_steps <= 64);
 
@@ -69,7 +71,8 @@ struct RnnNewtonForward {
     }
 
     __device__ __forceinline__ explicit RnnNewtonForward(const RnnNewtonParams& params)
-        : f(params.d),
+        : given(params),
+          f(params.d),
           blocks(params.blocks),
           most(params.steps),
           rank(static_cast<int>(blockIdx.x) % params.blocks),
@@ -317,6 +320,14 @@ struct RnnNewtonForward {
         for (int s = 0; s < S; ++s)
             walks = walks || !(magnitude(difference(start[s], own.start[s])) <= scale[s] * Wide(tolerance));
         walks = __any_sync(0xffffffffU, walks) && segment > k && count > 0;
+        if (given.residual != nullptr) {
+            off = Wide(0);
+#pragma unroll
+            for (int s = 0; s < S; ++s) {
+                const Wide by = magnitude(difference(start[s], own.start[s]));
+                if (by > Wide(0) && count > 0) off = larger(off, by / scale[s]);
+            }
+        }
         if (rank == blocks - 1 && warp == warps - 1)
             for (int r = 0; r < blocks; ++r) tell_carry(r);
         again = __syncthreads_or(walks) != 0;
@@ -331,6 +342,16 @@ struct RnnNewtonForward {
 #pragma unroll
             for (int s = 0; s < S; ++s) own.start[s] = start[s];
         return walks;
+    }
+
+    // What the call returns of a chunk whose segments were walked `walks` times.
+    __device__ __forceinline__ void tell_counts(int64_t segment, int walks) const {
+        if (given.iterations != nullptr && segment == 0 && chain.lane == 0)
+            atomicMax(given.iterations + chain.row, walks);
+        if (given.residual == nullptr) return;
+        // Numbers of at least 0 are in the order of their bits.
+        const int most_off = __reduce_max_sync(0xffffffffU, __float_as_int(static_cast<float>(off)));
+        if (most_off > 0 && chain.lane == 0) atomicMax(reinterpret_cast<int*>(given.residual) + chain.row, most_off);
     }
 
     __device__ __forceinline__ void find_segment(int64_t chunk, int64_t segment, int steps) {
@@ -359,11 +380,13 @@ struct RnnNewtonForward {
 #pragma unroll
             for (int s = 0; s < S; ++s) own.end[s] = own.start[s], own.scale[s] = Wide(0);
             set_identity(own.slope);
+            int k = 0;
 #pragma unroll 1
-            for (int k = 0; again; ++k) {
+            for (; again; ++k) {
                 if (walks) walk(k == 0, k > 0 || segment == 0);
                 walks = correct(segment, k, again);
             }
+            tell_counts(segment, k);
             if (count > 0 && first + count == chain.count) chain.store_rows(f.p, f.p.state_out, own.end);
 #pragma unroll
             for (int s = 0; s < S; ++s) own.start[s] = carried[s * 32 + chain.lane];

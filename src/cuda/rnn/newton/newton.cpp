@@ -46,6 +46,8 @@ class Newton final : public RnnDiagonal {
         f.d = forward_params(b);
         f.blocks = shape_.blocks;
         f.steps = shape_.steps;
+        f.iterations = b.iterations;
+        f.residual = b.residual;
         launch(kernels_.forward, launch_shape(), stream, f);
     }
 

@@ -31,8 +31,10 @@ constexpr int rnn_newton_words(int states, int warps, int blocks) {
 
 struct RnnNewtonParams {
     RnnDiagonalParams d;
-    int32_t blocks = 1;  // of a cluster, which has a warp's units of a row
-    int32_t steps = 0;   // of a segment, at most
+    int32_t blocks = 1;             // of a cluster, which has a warp's units of a row
+    int32_t steps = 0;              // of a segment, at most
+    int32_t* iterations = nullptr;  // [rows], 0 before; null where the call does not ask for them
+    float* residual = nullptr;      // the same
 };
 
 }  // namespace flashscan::cuda
