@@ -169,7 +169,7 @@ OwnedPlan make_plan(const CudaScene& scene, int32_t device) {
 CudaArguments::CudaArguments(const flashscan_plan* plan) {
     constexpr int32_t grad = FLASHSCAN_GRAD;
     for (const int pass : both_passes)
-        for (int32_t id = FLASHSCAN_ARG_INPUT; id <= FLASHSCAN_ARG_D; ++id)
+        for (int32_t id = FLASHSCAN_ARG_INPUT; id <= FLASHSCAN_ARG_RESIDUAL; ++id)
             for (const int32_t whole : {id, grad | id}) {
                 size_t bytes = 0;
                 if (id == FLASHSCAN_ARG_SCRATCH || id == FLASHSCAN_ARG_STATE_INDICES ||

@@ -37,6 +37,7 @@ __device__ __forceinline__ void rnn_backward_alone(const RnnFusedParams& f, unsi
         if (work.job().head != head) load_weights(f, work.job(), weights);
         head = work.job().head;
         work.begin(vectors);
+        weights.await();
         const auto product = [&](uint32_t of) {
             return [&, of](auto early, auto late, auto& sums) {
                 team_product<X>(weights, vectors, of, shared, early, late, sums);

@@ -228,6 +228,7 @@ __device__ __forceinline__ void rnn_forward_alone(const RnnFusedParams& f, unsig
         if (work.job().head != head) load_weights(f, work.job(), weights);
         head = work.job().head;
         work.begin(vectors, turn);
+        weights.await();
         for (int step = 0; step < work.job().steps; ++step, ++turn) {
             const auto product = [&](auto early, auto late, auto& sums) {
                 team_product<X>(weights, vectors, turn, shared, early, late, sums);

@@ -80,6 +80,14 @@ class TeamWeights {
 #pragma unroll 4
             for (int i = 0; i < S::stored; ++i) stored_[i * S::product_threads] = from[(resident + i) * 32];
     }
+    // Waits for what load() has loaded. Is called ahead of the loop over steps, so that no product of a step waits for
+    // scoreboards of these loads.
+    __device__ __forceinline__ void await() {
+#pragma unroll
+        for (TeamOperand& operand : a_)
+#pragma unroll
+            for (uint32_t& word : operand.word) ptx::await_load(word);
+    }
     __device__ __forceinline__ TeamOperand get(int plane, int m, int k) const {
         const int i = (plane * S::tiles + m) * S::steps + k;
         if constexpr (S::stored > 0)
