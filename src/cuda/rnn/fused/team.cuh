@@ -81,8 +81,9 @@ class TeamWeights {
             for (int i = 0; i < S::stored; ++i) stored_[i * S::product_threads] = from[(resident + i) * 32];
     }
     // Waits for what load() has loaded. Is called ahead of the loop over steps, so that no product of a step waits for
-    // scoreboards of these loads.
+    // scoreboards of these loads. Where vectors come through L2, a product waits for loads in any case.
     __device__ __forceinline__ void await() {
+        if constexpr (!S::in_shared) return;
 #pragma unroll
         for (TeamOperand& operand : a_)
 #pragma unroll

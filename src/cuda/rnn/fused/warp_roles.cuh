@@ -78,7 +78,6 @@ __device__ __forceinline__ void multiply_turns(const RnnFusedParams& f, unsigned
         if (job.steps == 0) continue;
         if (job.head != head) load_weights(f, job, weights);
         head = job.head;
-        weights.await();
         const uint32_t end = turn + static_cast<uint32_t>(steps(job));
         for (; turn + (last ? 0 : 1) != end; ++turn) {
             team_multiply<X>(weights, vectors[0], turn, 0, shared);
