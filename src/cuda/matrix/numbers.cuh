@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/types.h"
+#include "cuda/device/math/split_tf32.cuh"
 #include "cuda/device/math/types.cuh"
 
 namespace flashscan::cuda {
@@ -77,12 +78,6 @@ struct MatrixRows {
     }
     static __device__ __forceinline__ void publish() {}
 };
-
-// x = high + low, where high is x rounded to the 11 significant bits of tf32. The low part of infinity is NaN.
-__device__ __forceinline__ void split_tf32(float x, float& high, float& low) {
-    high = __uint_as_float((__float_as_uint(x) + 0x1000U) & 0xffffe000U);
-    low = x - high;
-}
 
 // Correction factors for the sums of 8 Chunk products that tensor cores compute. Their rounding towards zero makes such
 // a sum smaller by 0.36 (Chunk + 1) 2^-24 on average. To compensate for that, as many sums as necessary are multiplied

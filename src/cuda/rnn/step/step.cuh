@@ -6,8 +6,8 @@
 // Ownership  A block has a few units of the network, and copies their rows of R into its shared memory; all blocks
 //            together have every unit. A warp has a unit and four rows of the batch: its lanes take the k of the
 //            products in turn, sums of lanes are added by shuffles, and four lanes run the cells.
-//            For up to four rows a warp loads R to its registers instead (direct.cuh), for more products in 16 bits
-//            tensor cores multiply (matrix.cuh).
+//            For up to four rows a warp loads R to its registers instead (direct.cuh), for more products tensor cores
+//            multiply (matrix.cuh).
 // Bytes      R is read once, from L2 where the step before left it there; each block reads h of its heads, in f32.
 // Sync       h of every unit is read by all blocks of a head. Where STATE_OUT may be STATE_IN (rows of a pool), blocks
 //            arrive at a barrier of the grid once they hold h, and store states only when all have arrived: by then

@@ -12,7 +12,10 @@ namespace {
 
 // Tensor cores take a fixed time longer than multiply-adds take for a single row. This is how many multiplications of further
 // rows a block does by multiply-adds in that time.
-constexpr int64_t rnn_step_few_products = 32768;
+constexpr int64_t rnn_step_few_products = 24576;
+// In f32 tensor cores multiply three times for each product. So many products of a block, whose R is in shared memory
+// else, take as long; up to four rows, whose R is in registers, never do.
+constexpr int64_t rnn_step_few_f32_products = 131072;
 
 RnnStepShape shape_of(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
     constexpr int64_t own =
@@ -33,22 +36,23 @@ RnnStepShape shape_of(const RnnProblem& p, int64_t units, int64_t tiles, int sha
     return shape;
 }
 
-// Warps that share the k of a head's products, in pieces of 32, and run the cells of 16 rows of `units` units.
-int64_t matrix_warps(int64_t head_dim, int64_t units) {
-    const int64_t pieces = ceil_div(head_dim, int64_t{32});
-    const int64_t warps = ceil_div(pieces, ceil_div(pieces, int64_t{rnn_step_matrix_warps}));
-    return std::max({warps, ceil_div(units * rnn_step_most_rows, int64_t{32}), int64_t{4}});
+// Warps that share the k of a head's products and run the cells of 16 rows of `units` units. More warps than 8 pay only
+// where the k need them, as the sums of all are added up.
+int64_t matrix_warps(const RnnProblem& p, int64_t units) {
+    const int64_t pieces = ceil_div(p.head_dim, int64_t{rnn_step_matrix_depth});
+    const int64_t needed = ceil_div(pieces, int64_t{rnn_step_matrix_pieces(size_of(p.dtype))});
+    return std::max({needed, std::min(pieces, int64_t{8}), ceil_div(units * rnn_step_most_rows, int64_t{32}), int64_t{4}});
 }
 
 // Blocks of at least `units` units whose products are those of tensor cores; none where they cannot have them.
 RnnStepShape matrix_shape(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
-    if (size_of(p.dtype) != 2 || p.weight_dtype != p.dtype) return {};
+    if (p.weight_dtype != p.dtype) return {};
     if (units > p.head_dim) return {};
     while (p.head_dim % units != 0) ++units;  // which are of one head
     if (units * p.counts().gates > rnn_step_matrix_rows) return {};
     RnnStepShape shape = shape_of(p, units, tiles, shared_bytes);
     shape.way = RnnStepWay::matrix;
-    shape.matrix_threads = static_cast<int>(32 * matrix_warps(p.head_dim, units));
+    shape.matrix_threads = static_cast<int>(32 * matrix_warps(p, units));
     return shape;
 }
 
@@ -60,8 +64,10 @@ RnnStepShape choose_rnn_step(const RnnProblem& p, int multiprocessors, int share
     if (shape.blocks == 0 || p.head_dim % 8 != 0 || p.head_dim > rnn_step_direct_dim) return shape;
     // Multiply-adds take longer with each row after the first; tensor cores take some 0.4 us more, for any number of rows.
     const bool direct = tiles == 1 && units <= rnn_step_direct_warps;
-    const int64_t more_products = (p.batch - 1) * units * p.counts().gates * p.head_dim;
-    if (!direct || more_products >= rnn_step_few_products) {
+    const int64_t of_row = units * p.counts().gates * p.head_dim;
+    const bool many = size_of(p.dtype) == 2 ? !direct || (p.batch - 1) * of_row >= rnn_step_few_products
+                                            : !direct && p.batch * of_row >= rnn_step_few_f32_products;
+    if (many) {
         const RnnStepShape matrix = matrix_shape(p, units, tiles, shared_bytes);
         if (matrix.blocks != 0) return matrix;
     }
