@@ -32,7 +32,7 @@ namespace {
 
 // A kernel of the linear recurrence on one GPU.
 std::unique_ptr<LinearKernel> make_alone(const LinearProblem& problem, const Options& options) {
-    return choose<LinearKernel, LinearProblem>("cuda", linear_candidates(), problem, options).kernel;
+    return choose<LinearKernel, LinearProblem>("cuda", linear_candidates, problem, options).kernel;
 }
 template <auto make>
 std::unique_ptr<LinearKernel> over_ranks(const LinearProblem& problem, const Options& options, std::string& refusal) {
@@ -86,11 +86,10 @@ std::unique_ptr<OperatorKernel> batched_alone(const OperatorProblem& problem, co
     return nullptr;
 }
 
-constexpr LinearCandidate linear[] = {
-    {"steps", over_ranks<make_linear_steps>},     {"rows", over_ranks<make_linear_rows>},
-    {"columns", over_ranks<make_linear_columns>}, {"waves", over_ranks<make_linear_waves>},
-    {"chunked", over_ranks<make_linear_chunked>},
-};
+constexpr auto linear = []<size_t... i>(std::index_sequence<i...>) {
+    return std::array{LinearCandidate{linear_candidates[i].name, over_ranks<linear_candidates[i].make>}...};
+}
+(std::make_index_sequence<std::size(linear_candidates)>());
 
 constexpr RnnCandidate rnn[] = {
     {"newton", make_rnn_newton}, {"diagonal", make_rnn_diagonal},     {"step", make_rnn_step},

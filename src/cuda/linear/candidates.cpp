@@ -159,12 +159,4 @@ std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, 
                 chunked_variants(problem, Pass::backward, options.batch_invariant), refusal);
 }
 
-std::span<const LinearCandidate> linear_candidates() {
-    static constexpr LinearCandidate list[] = {
-        {"steps", make_linear_steps}, {"rows", make_linear_rows},       {"columns", make_linear_columns},
-        {"waves", make_linear_waves}, {"chunked", make_linear_chunked},
-    };
-    return list;
-}
-
 }  // namespace flashscan::cuda

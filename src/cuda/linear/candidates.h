@@ -2,14 +2,9 @@
 // The kernels of the linear recurrence; LinearCandidate::make functions.
 #pragma once
 
-#include <span>
-
 #include "core/backend.h"
 
 namespace flashscan::cuda {
-
-// The list of them, in order of preference; "steps" is the first.
-std::span<const LinearCandidate> linear_candidates();
 
 std::unique_ptr<LinearKernel> make_linear_steps(const LinearProblem& problem, const Options& options,
                                                 std::string& refusal);
@@ -22,5 +17,11 @@ std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, co
 // Takes every problem.
 std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
                                                   std::string& refusal);
+
+// In order of preference. "steps" is the first.
+inline constexpr LinearCandidate linear_candidates[] = {
+    {"steps", make_linear_steps}, {"rows", make_linear_rows},       {"columns", make_linear_columns},
+    {"waves", make_linear_waves}, {"chunked", make_linear_chunked},
+};
 
 }  // namespace flashscan::cuda

@@ -26,7 +26,7 @@ class Steps final : public LinearKernel {
         if (p_.pooled()) return;  // there is no backward
         Options rest = options;
         rest.kernel.clear();
-        rest_ = choose("cuda", linear_candidates().subspan(1), p_, rest).kernel;
+        rest_ = choose("cuda", std::span(linear_candidates).subspan(1), p_, rest).kernel;
     }
 
     std::string describe() const override {
