@@ -12,7 +12,6 @@ import flashscan  # noqa: E402
 from flashscan import _gated  # noqa: E402
 from flashscan.torch import _gated as torch_gated  # noqa: E402
 from flashscan.torch import gated_scan  # noqa: E402
-from flashscan.torch._composed import LAYERS as COMPOSED  # noqa: E402
 from torch_support import close, needs_compile  # noqa: E402
 
 # PyTorch's own: of vmap, which walks over our calls, and of forward mode and the compiler.
@@ -119,7 +118,7 @@ def test_the_composition_equals_the_plans(case, place, with_state, monkeypatch):
 
 
 def test_the_composition_knows_every_layer():
-    assert set(COMPOSED) == set(_gated.LAYERS)
+    assert set(_gated.PARTS) == set(_gated.LAYERS)
 
 
 def test_the_composition_in_16_bits(monkeypatch):

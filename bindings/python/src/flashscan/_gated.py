@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from . import _library as lib
 from ._call import Call, Problem, choose, dtype_beside, flag, kind, number, real_number, same_dtype, same_shape, words
@@ -25,6 +25,27 @@ DECAYS = _numbers(
 SCALES = _numbers(lib.GATED_SCALE_ONE, "one one_minus sqrt")
 ACTIVATIONS = _numbers(lib.GATED_ACTIVATION_NONE, "none tanh silu positive")
 EPILOGUES = _numbers(lib.GATED_EPILOGUE_NONE, "none sigmoid silu tanh_sigmoid")
+
+
+class Parts(NamedTuple):
+    """What a layer consists of beside its input gate."""
+
+    decay: str
+    scale: str
+    activation: str
+    epilogue: str = "none"
+    first_step: bool = False
+
+
+PARTS = {
+    "mingru": Parts("one_minus_sigmoid", "one_minus", "positive"),
+    "minlstm": Parts("ratio", "one_minus", "positive"),
+    "hgrn": Parts("lower_bound", "one_minus", "silu"),
+    "rglru": Parts("softplus", "sqrt", "none", first_step=True),
+    "qrnn": Parts("sigmoid", "one_minus", "tanh", "sigmoid"),
+    "gilr": Parts("sigmoid", "one_minus", "tanh"),
+}
+
 _DENSE = (0, 0, 0)
 _BESIDE = {lib.BF16: lib.F32, lib.F16: lib.F32}
 # What may be given beside gate and input, in the order of arguments.

@@ -222,77 +222,179 @@ def _vary(array: Any, axes: frozenset[str]) -> Any:
 
 
 def _types(*arrays: Any, work: Work) -> list[ShapedArray]:
-    types = [(shape, dtype) for _, shape, dtype in work.results(work.trace(arrays))]
-    first = arrays[0]
+    return _avals(arrays[0], [(shape, dtype) for _, shape, dtype in work.results(work.trace(arrays))])
+
+
+def _avals(first: Any, types: Sequence[tuple[tuple[int, ...], Any]]) -> list[ShapedArray]:
+    """Of results that vary over a mesh as the operand ``first`` does."""
     if not _varying(first):
         return [ShapedArray(shape, dtype) for shape, dtype in types]
     on: Callable[[Any], Any] = lambda shape: first.sharding.update(spec=PartitionSpec(*(None,) * len(shape)))
     return [first.update(shape=shape, dtype=dtype, weak_type=False, sharding=on(shape)) for shape, dtype in types]
 
 
-def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -> Callable[..., Any]:
-    """The forward pass on arrays of ``shapes``, with gradients of the arguments ``wanted``."""
-    family, backward_kind = work.family, work.family.backward
-    assert backward_kind is not None
-    training = replace(work, options=family.training_options(work.options))
-    numbers = [number for number, _, _ in training.trace(shapes).results]
-    places = {number: place for number, place, _ in work.trace(shapes).reads if number in wanted}
-    dtypes = [None if of is None else of.dtype for of in work.full(shapes)]
+Named = dict[str, Any]
 
-    @jax.custom_vjp
-    def function(*arrays: Any) -> list[Any]:
-        return _bind(*arrays, work=work)
 
-    def forward(*arrays: Any) -> tuple[list[Any], list[Any]]:
-        results = dict(zip(numbers, _bind(*arrays, work=training)))
-        known = dict(zip(family.forward.names, training.full(arrays)))
-        reserve, output = results.pop(lib.RESERVE, None), results[lib.OUTPUT]
-        known.update(output=output, reserve=reserve, states=output if reserve is None else reserve)
-        return list(results.values()), [known.get(name) for name in backward_kind.names]
+@dataclass(frozen=True)
+class Derivatives:
+    """What a family has beside first derivatives in reverse mode, by calls that have derivatives themselves.
 
-    def backward(kept: list[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
-        final = cotangents[1] if len(cotangents) > 1 else None
-        incoming = {"grad_output": cotangents[0], "grad_final_state": final, "grad_final": final}
-        arrays = [incoming.get(name, array) for name, array in zip(backward_kind.names, kept)]
-        given = tuple(a is not None for a in arrays)
-        task = Work(family, True, family.backward_options(work.options), given, frozenset(lib.GRAD | n for n in wanted))
-        present = [a for a in arrays if a is not None]
-        results = [number for number, _, _ in task.results(task.trace(present))]
-        gradients = dict(zip(results, _bind(*present, work=task)))
-        found = [None] * len(dtypes)
-        for number, place in places.items():
-            found[place] = gradients[lib.GRAD | number].astype(dtypes[place])
-        return tuple(itertools.compress(found, work.given))
+    Arrays are named as those of the backward pass; None is one that is not given. The gradients do not look at what the
+    forward pass has kept: it is a function of the other arrays, which get its part.
+    """
 
-    function.defvjp(forward, backward)
-    return function
+    # Tangents of the output and the final state, from arrays, tangents by the names of the forward pass, and its options.
+    tangent: Callable[[Named, Named, tuple[Any, ...]], Sequence[Any]]
+    # Gradients by number, of those that are wanted at least, from arrays and the options of the backward pass.
+    gradients: Callable[[Named, tuple[Any, ...], frozenset[int]], dict[int, Any]]
+
+
+derivatives: dict[str, Derivatives] = {}  # by the family's name; _xla_derivatives.py has them
+# By the family's name: a function of the options of a call whose gradients could not be cut, and of its arrays, that
+# computes the same by calls whose gradients can.
+divisible: dict[str, Callable[[tuple[Any, ...], list[Any]], list[Any]]] = {}
+
+
+def forward_and_kept(work: Work, arrays: Sequence[Any]) -> tuple[dict[int, Any], list[Any]]:
+    """Runs the forward pass so that gradients can be computed: its results by number, and the arrays of the backward pass,
+    None where it gets a gradient."""
+    assert work.family.backward is not None
+    training = replace(work, options=work.family.training_options(work.options))
+    numbers = [number for number, _, _ in training.trace(arrays).results]
+    results = dict(zip(numbers, _bind(*arrays, work=training)))
+    known = dict(zip(work.family.forward.names, training.full(arrays)))
+    output, reserve = results[lib.OUTPUT], results.get(lib.RESERVE)
+    known.update(output=output, reserve=reserve, states=output if reserve is None else reserve)
+    return results, [known.get(name) for name in work.family.backward.names]
+
+
+def gradients(work: Work, kept: Sequence[Any], output: Any, final: Any, wanted: frozenset[int]) -> dict[int, Any]:
+    """The gradients of arguments of the numbers ``wanted``, by them, from those of the output and of the final state."""
+    family = work.family
+    assert family.backward is not None
+    incoming = {"grad_output": output, "grad_final_state": final, "grad_final": final}
+    arrays = [incoming.get(name, array) for name, array in zip(family.backward.names, kept)]
+    given = tuple(a is not None for a in arrays)
+    task = Work(family, True, family.backward_options(work.options), given, frozenset(lib.GRAD | n for n in wanted))
+    present = [a for a in arrays if a is not None]
+    numbers = [number & ~lib.GRAD for number, _, _ in task.results(task.trace(present))]
+    return dict(zip(numbers, _bind(*present, work=task)))
+
+
+def _pushed(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """``jax.jvp`` where tangents may be symbolic zeros, or those of integers."""
+    varied = [_varies(p, t) for p, t in zip(primals, tangents)]
+
+    def of(*moving: Any) -> Any:
+        rest = iter(moving)
+        return function(*(next(rest) if varies else p for p, varies in zip(primals, varied)))
+
+    result: tuple[Any, Any] = jax.jvp(of, list(itertools.compress(primals, varied)), list(itertools.compress(tangents, varied)))
+    return result
+
+
+def _varies(primal: Any, tangent: Any) -> bool:
+    return type(tangent) is not ad.Zero and jnp.issubdtype(primal.dtype, jnp.inexact)
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: Work) -> tuple[Any, Any]:
-    if work.family.backward is None:
+    family = work.family
+    if family.backward is None:
         raise FlashscanNotImplementedError(
-            f"flashscan.jax.{work.family.name} has no derivatives; accepted are those of the function of all steps"
+            f"flashscan.jax.{family.name} has no derivatives; accepted are those of the function of all steps"
         )
+    if work.backward:
+        return _bind(*primals, work=work), _pushed(functools.partial(_composed_gradients, work), primals, tangents)[1]
     traced = work.trace(primals)
-    if work.backward or any(number == lib.RESERVE for number, _, _ in traced.results):
+    if family.name in divisible and _keeps_reserve(work, primals) and _is_cut_by_xla(primals):
+        in_parts = functools.partial(divisible[family.name], work.options)
+        return _pushed(lambda *arrays: in_parts(work.full(arrays)), primals, tangents)
+    results, kept = forward_and_kept(work, primals)
+    given = work.full([t if _varies(p, t) else None for p, t in zip(primals, tangents)])
+    moving = {(family.forward.names[place], n): given[place] for n, place, _ in traced.reads if given[place] is not None}
+    types = tuple(result for result in traced.results if result[0] != lib.RESERVE)
+    found: dict[int, Any] = {}
+    if moving:
+        along = Along(work, tuple(array is not None for array in kept), tuple(moving), types)
+        operands = _varied([*(array for array in kept if array is not None), *moving.values()])
+        found = dict(zip((number for number, _, _ in types), _tangent.bind(*operands, along=along)))
+    numbers = [number for number, _, _ in traced.results]
+    outputs = [results[number] for number in numbers]
+    return outputs, [found[n] if n in found else ad.Zero(jax.typeof(out).to_tangent_aval()) for n, out in zip(numbers, outputs)]
+
+
+def _keeps_reserve(work: Work, arrays: Sequence[Any]) -> bool:
+    """Whether gradients need what cannot be cut, and the call does not return it itself."""
+    training = replace(work, options=work.family.training_options(work.options))
+    return training != work and any(number == lib.RESERVE for number, _, _ in training.trace(arrays).results)
+
+
+def _is_cut_by_xla(arrays: Sequence[Any]) -> bool:
+    return jax.device_count() > 1 and not any(_varying(jax.typeof(array)) for array in arrays)
+
+
+def _composed_gradients(work: Work, *arrays: Any) -> list[Any]:
+    """The backward pass by calls that have derivatives."""
+    rules = derivatives.get(work.family.name)
+    if rules is None:
         raise FlashscanNotImplementedError(
             f"flashscan.jax.{work.family.name} was differentiated twice; accepted is once, in reverse mode"
         )
-    varied = [type(t) is not ad.Zero and jnp.issubdtype(p.dtype, jnp.inexact) for p, t in zip(primals, tangents)]
-    full = work.full(varied)
-    wanted = frozenset(number for number, place, _ in traced.reads if full[place])
-    function = _differentiable(work, _shapes(primals), wanted)
-    guarded = [
-        _tangent.bind(t, function=work.family.name) if varies else ad.instantiate_zeros(t)
-        for t, varies in zip(tangents, varied)
-    ]
-    return jax.jvp(function, list(primals), guarded)
+    numbers = [(number, dtype) for number, _, dtype in work.results(work.trace(arrays))]
+    wanted = frozenset(number & ~lib.GRAD for number, _ in numbers)
+    found = rules.gradients(dict(zip(work.kind.names, work.full(arrays))), work.options, wanted)
+    return [found[number & ~lib.GRAD].astype(dtype) for number, dtype in numbers]
 
 
-def _no_forward_mode(*_: Any, function: str) -> Any:
-    raise FlashscanNotImplementedError(
-        f"flashscan.jax.{function} has no forward-mode derivatives (jvp, jacfwd); accepted are those in reverse mode"
-    )
+@dataclass(frozen=True)
+class Along:
+    """The tangent of a forward pass, which reverse mode transposes to the backward pass. Its operands are the arrays that
+    the backward pass gets, and tangents."""
+
+    work: Work
+    known: tuple[bool, ...]  # which arrays of the backward pass are given
+    moving: tuple[tuple[str, int], ...]  # names and numbers of the arguments that have tangents
+    types: tuple[tuple[int, tuple[int, ...], np.dtype], ...]  # number, shape and dtype of each result
+
+    def apart(self, operands: Sequence[Any]) -> tuple[list[Any], Named]:
+        rest = iter(operands)
+        kept = [next(rest) if known else None for known in self.known]
+        return kept, {name: next(rest) for name, _ in self.moving}
+
+
+def _run_tangent(*operands: Any, along: Along) -> list[Any]:
+    family = along.work.family
+    rules, (kept, tangents) = derivatives.get(family.name), along.apart(operands)
+    if rules is None:
+        raise FlashscanNotImplementedError(
+            f"flashscan.jax.{family.name} has no forward-mode derivatives (jvp, jacfwd); accepted are those in reverse mode"
+        )
+    assert family.backward is not None
+    results = rules.tangent(dict(zip(family.backward.names, kept)), tangents, along.work.options)
+    return [result.astype(dtype) for result, (_, _, dtype) in zip(results, along.types)]
+
+
+def _transpose_tangent(cotangents: Sequence[Any], *operands: Any, along: Along) -> list[Any]:
+    kept, tangents = along.apart(operands)
+    incoming = {n: c for (n, _, _), c in zip(along.types, cotangents) if type(c) is not ad.Zero}
+    output = incoming.get(lib.OUTPUT)
+    if output is None:
+        output = ad.instantiate_zeros(cotangents[0])
+    of = {number: tangents[name].aval for name, number in along.moving if ad.is_undefined_primal(tangents[name])}
+    found = gradients(along.work, kept, output, incoming.get(lib.STATE_OUT), frozenset(of))
+    results = [found[number].astype(of[number].dtype) if number in of else None for _, number in along.moving]
+    return [None] * sum(along.known) + results
+
+
+def _types_of_tangent(*operands: Any, along: Along) -> list[ShapedArray]:
+    return _avals(operands[0], [(shape, dtype) for _, shape, dtype in along.types])
+
+
+def _batch_tangent(operands: Sequence[Any], dims: Sequence[int | None], *, along: Along) -> tuple[list[Any], list[int]]:
+    run = jax.vmap(functools.partial(_run_tangent, along=along), in_axes=tuple(dims))
+    results: list[Any] = run(*operands)
+    return results, [0] * len(results)
 
 
 def _batch(arrays: Sequence[Any], dims: Sequence[int | None], *, work: Work) -> tuple[list[Any], list[int]]:
@@ -330,17 +432,6 @@ def _walk(arrays: Sequence[Any], dims: Sequence[int | None], work: Work) -> list
     return walked
 
 
-# A tangent that reverse mode transposes, and that nothing may compute.
-_tangent = Primitive("flashscan_tangent")
-_tangent.def_impl(_no_forward_mode)
-_tangent.def_abstract_eval(lambda tangent, *, function: tangent)
-mlir.register_lowering(_tangent, _no_forward_mode)
-ad.deflinear2(_tangent, lambda cotangent, _, *, function: [cotangent])
-batching.primitive_batchers[_tangent] = lambda values, dims, *, function: (
-    _tangent.bind(*values, function=function),
-    dims[0],
-)
-
 _compiled = jax.jit(_run, static_argnames="work")
 _primitive = Primitive("flashscan")
 _primitive.multiple_results = True
@@ -351,6 +442,19 @@ mlir.register_lowering(_primitive, mlir.lower_fun(_run, multiple_results=True))
 dispatch.prim_requires_devices_during_lowering.add(_primitive)
 ad.primitive_jvps[_primitive] = _jvp
 batching.primitive_batchers[_primitive] = _batch
+
+_compiled_tangent = jax.jit(_run_tangent, static_argnames="along")
+_tangent = Primitive("flashscan_tangent")
+_tangent.multiple_results = True
+_tangent.def_impl(lambda *operands, along: _compiled_tangent(*operands, along=along))
+_tangent.def_abstract_eval(_types_of_tangent)
+mlir.register_lowering(_tangent, mlir.lower_fun(_run_tangent, multiple_results=True))
+dispatch.prim_requires_devices_during_lowering.add(_tangent)
+ad.primitive_jvps[_tangent] = lambda primals, tangents, *, along: _pushed(
+    functools.partial(_run_tangent, along=along), primals, tangents
+)
+ad.primitive_transposes[_tangent] = _transpose_tangent
+batching.primitive_batchers[_tangent] = _batch_tangent
 
 
 def call(family: Family, arrays: Sequence[Any], options: tuple[Any, ...]) -> list[Any]:

@@ -1,47 +1,120 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The linear recurrence in jax.shard_map, with time cut along an axis of the mesh.
+"""Scans in jax.shard_map, with time cut along an axis of the mesh.
 
-What the steps of a device do to the state that enters them is ``state -> product * state + local``, and so is what they
-do to the gradient that comes back through them. All devices get these of all, in one all-gather a pass.
+What the steps of a device do to the state that enters them is told by a summary of them, which is about as large as the
+state. All devices get those of all, in one all-gather, and go through them to the state that enters their own steps. The
+gradient of that state takes the same way back, with a second all-gather.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from . import _library as lib
 from ._errors import FlashscanValueError
+from ._gated import PARTS
 from ._linear import LAYOUTS
-from ._xla import Work, _bind, _varied, call
-from ._xla_families import LINEAR
+from ._operator import REDUCTION
+from ._xla import Family, Named, Work, _varied, call, forward_and_kept, gradients
+from ._xla_derivatives import GATE_FORMS, gate_of, right_is_taken, step_of, wide
+from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, SELECTIVE
 
 Array = jax.Array
 _psum: Callable[[Any, Any], Any] = jax.lax.psum
-_GATES: dict[str, Callable[[Array], Array]] = {"value": lambda gate: gate, "log": jnp.exp, "logit": jax.nn.sigmoid}
 
 
-def _product(gate: Array, x: Array, reset: Array | None, options: tuple[Any, ...], dtype: Any) -> Array:
-    """[B, C]: the product of the gates of all steps, 0 behind a reset."""
-    _, layout, form, *_ = options
-    batch, time, channels = LAYOUTS[layout][1]
-    gate = _GATES[form](gate.astype(jnp.promote_types(gate.dtype, jnp.float32)))
+class _Summary(NamedTuple):
+    """Functions of the options of the forward pass, among others."""
+
+    # of(named, options, last): of a device's steps; ``last`` is the state behind them if they start with ``start``.
+    of: Callable[[Named, tuple[Any, ...], Array], Array]
+    # step(options, state, summary): the state behind the steps.
+    step: Callable[[tuple[Any, ...], Array, Array], Array]
+    # start(options, state): what makes no difference in front of a state, of its shape and dtype.
+    start: Callable[[tuple[Any, ...], Array], Array]
+
+
+def _product(gate: Array, form: str, layout: str, named: Named) -> Array:
+    """[1 or B, 1 or C]: the product of the gates of all steps, 0 behind a reset."""
+    _, time, channels = LAYOUTS[layout][1]
+    gate, reset = GATE_FORMS[form](wide(gate)), named["reset"]
     if reset is not None:
         gate = jnp.where(jnp.expand_dims(reset != 0, channels), 0, gate)
-    if gate.shape[time] == x.shape[time]:
-        product = jnp.prod(gate, time)
-    else:
-        product = jnp.squeeze(gate, time) ** x.shape[time]
-    return jnp.broadcast_to(product, (x.shape[batch], x.shape[channels])).astype(dtype)
+    if gate.shape[time] == named["input"].shape[time]:
+        return jnp.prod(gate, time)
+    return jnp.squeeze(gate, time) ** named["input"].shape[time]
 
 
-def _fold(state: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
-    """The state behind a device's steps, and the one before them."""
-    product, local = step
-    return product * state + local, state
+def _of_linear(named: Named, options: tuple[Any, ...], last: Array) -> Array:
+    return _pair(_product(named["gate"], options[2], options[1], named), last)
+
+
+def _of_gated(named: Named, options: tuple[Any, ...], last: Array) -> Array:
+    form, gate, *_ = gate_of(named, GATED.backward_options(options))
+    return _pair(_product(gate, form, options[10], named), last)
+
+
+def _of_selective(named: Named, options: tuple[Any, ...], last: Array) -> Array:
+    step, reset = step_of(named, SELECTIVE.backward_options(options)).sum(1), named["reset"]
+    product = jnp.exp(step[..., None] * named["A"])
+    return _pair(product if reset is None else jnp.where((reset != 0).any(1)[:, None, None], 0, product), last)
+
+
+def _of_affine(named: Named, options: tuple[Any, ...], last: Array) -> Array:
+    _, reverse, threads = options
+    turned = named["W"].swapaxes(-1, -2)
+    _, product = call(OPERATOR, [turned, None, None], ("matmul", True, REDUCTION, None, reverse, threads))
+    return jnp.concatenate((product.swapaxes(-1, -2), last[..., None]), -1)
+
+
+def _pair(product: Array, last: Array) -> Array:
+    return jnp.stack((jnp.broadcast_to(product, last.shape).astype(last.dtype), last))
+
+
+def _combined(options: tuple[Any, ...], left: Array, right: Array) -> Array:
+    op = options[0]
+    if op in ("min", "max"):
+        return jnp.where(right_is_taken(op, left, right), right, left)
+    if op == "matmul":
+        return jnp.matmul(left, right, precision="highest")
+    functions = {"add": jnp.add, "mul": jnp.multiply, "logaddexp": jnp.logaddexp}
+    functions |= {"and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor}
+    combined: Array = functions[op](left, right)
+    return combined
+
+
+def _identity(options: tuple[Any, ...], like: Array) -> Array:
+    op, dtype = options[0], like.dtype
+    if op == "matmul":
+        return jnp.broadcast_to(jnp.eye(like.shape[-1], dtype=dtype), like.shape)
+    if op in ("add", "or", "xor"):
+        return jnp.zeros_like(like)
+    if op == "mul" or dtype == bool:
+        return jnp.full_like(like, op != "max")
+    if op == "and":
+        return ~jnp.zeros_like(like)
+    low, high = (-jnp.inf, jnp.inf) if jnp.issubdtype(dtype, jnp.floating) else (jnp.iinfo(dtype).min, jnp.iinfo(dtype).max)
+    return jnp.full_like(like, high if op == "min" else low)
+
+
+_Step = Callable[[tuple[Any, ...], Array, Array], Array]
+_zeros: Callable[[tuple[Any, ...], Array], Array] = lambda options, state: jnp.zeros_like(state)
+_multiplied: _Step = lambda options, state, own: own[0] * state + own[1]
+_mapped: _Step = lambda options, state, own: (
+    jnp.squeeze(jnp.matmul(own[..., :-1], state[..., None], precision="highest"), -1) + own[..., -1]
+)
+_SUMMARIES = {
+    LINEAR.name: _Summary(_of_linear, _multiplied, _zeros),
+    GATED.name: _Summary(_of_gated, _multiplied, _zeros),
+    SELECTIVE.name: _Summary(_of_selective, _multiplied, _zeros),
+    AFFINE.name: _Summary(_of_affine, _mapped, _zeros),
+    OPERATOR.name: _Summary(lambda named, options, last: last, _combined, _identity),
+}
 
 
 def _gathered(array: Array, axis: Any, reverse: bool) -> Array:
@@ -50,60 +123,92 @@ def _gathered(array: Array, axis: Any, reverse: bool) -> Array:
     return jnp.flip(every, 0) if reverse else every
 
 
-def _gradients(arrays: Sequence[Any], options: tuple[Any, ...], wanted: frozenset[int]) -> dict[int, Array]:
-    """Runs the backward pass of a device's steps: gradients by number. None is an array that is not given."""
-    task = Work(LINEAR, True, LINEAR.backward_options(options), tuple(a is not None for a in arrays), wanted)
-    present = [a for a in arrays if a is not None]
-    numbers = [number for number, _, _ in task.results(task.trace(present))]
-    return dict(zip(numbers, _bind(*present, work=task)))
+class _Along:
+    """A call whose time is cut along an axis: ``function(place, *arrays)`` gives the output and the state behind a device's
+    steps. ``place`` is that of the device in the order of computation, the state that of the first."""
 
+    def __init__(self, work: Work, arrays: Sequence[Any], at: int, axis: Any, reverse: bool) -> None:
+        """``at``: the place of the state among the arrays of the call."""
+        self.work, self.at, self.axis, self.reverse = work, at, axis, reverse
+        self.summary = _SUMMARIES[work.family.name]
+        numbers = {place: number for number, place, _ in work.trace(arrays).reads}
+        # Of each array the number and the dtype of its gradient.
+        self.inputs = [
+            (numbers.get(place) if jnp.issubdtype(array.dtype, jnp.inexact) else None, array.dtype)
+            for place, array in enumerate(work.full(arrays))
+            if array is not None
+        ]
+        self.function = jax.custom_vjp(lambda *given: self._forward(False, *given)[0])
+        self.function.defvjp(functools.partial(self._forward, True), self._backward)
 
-def _along(axis: Any, options: tuple[Any, ...]) -> Callable[..., Any]:
-    """``function(place, gate, x, state, reset)``: h and the state behind a device's steps; ``place`` is that of the device
-    in the order of computation, ``state`` that of the first."""
-    reverse = options[3]
-    grads = {name: lib.GRAD | number for name, number in (("gate", lib.GATE), ("x", lib.INPUT), ("state", lib.STATE_IN))}
+    def _forward(self, training: bool, place: Array, *arrays: Array) -> tuple[Any, Any]:
+        family, options, summary = self.work.family, self.work.options, self.summary
+        full = self.work.full(arrays)
+        state = full[self.at]
+        full[self.at], _ = _varied([summary.start(options, state), state])
+        own = summary.of(dict(zip(family.forward.names, full)), options, call(family, full, options)[-1])
+        every = _gathered(own, self.axis, self.reverse)
+        _, entering = jax.lax.scan(lambda state, own: (summary.step(options, state, own), state), state, every)
+        full[self.at] = jnp.take(entering, place, 0)
+        if not training:
+            return tuple(call(family, full, options)), None
+        results, kept = forward_and_kept(self.work, [array for array in full if array is not None])
+        return (results[lib.OUTPUT], results[lib.STATE_OUT]), (place, kept, every, entering)
 
-    def forward(place: Array, gate: Array, x: Array, state: Array, reset: Array | None) -> tuple[Any, Any]:
-        _, local = call(LINEAR, [gate, x, None, None, reset], options)
-        own = jnp.stack((_product(gate, x, reset, options, state.dtype), local))
-        products, locals_ = _gathered(own, axis, reverse).swapaxes(0, 1)
-        _, entering = jax.lax.scan(_fold, state, (products, locals_))
-        carry = jnp.take(entering, place, 0)
-        h, last = call(LINEAR, [gate, x, carry, None, reset], options)
-        return (h, last), (place, gate, h, carry, reset, products)
+    def _backward(self, residual: tuple[Any, ...], cotangents: tuple[Array, Array]) -> tuple[Any, ...]:
+        place, kept, every, entering = residual
+        output, final = cotangents
+        leaving = gradients(self.work, kept, output, final, frozenset({lib.STATE_IN}))[lib.STATE_IN]
 
-    def backward(kept: tuple[Any, ...], cotangents: tuple[Array, Array]) -> tuple[Any, ...]:
-        place, gate, h, carry, reset, products = kept
-        dh, dlast = cotangents
-        arrays = (gate, h, dh, carry, dlast, None, reset)
-        leaving = _gradients(arrays, options, frozenset({grads["state"]}))[grads["state"]]
+        def back(arriving: Array, of: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+            leaving, own, before = of
+            _, pull = jax.vjp(lambda state: self.summary.step(self.work.options, state, own), before)
+            return leaving + pull(arriving)[0], arriving
+
         nothing, _ = _varied([jnp.zeros_like(leaving), leaving])
-        steps = products, _gathered(leaving, axis, reverse)
-        _, arriving = jax.lax.scan(_fold, nothing, steps, reverse=True)
-        dlast = dlast + jnp.take(arriving, place, 0)
-        found = _gradients((gate, h, dh, carry, dlast, None, reset), options, frozenset(grads.values()))
-        dstate = jnp.where(place == 0, found[grads["state"]], 0)
-        return None, found[grads["gate"]], found[grads["x"]], dstate, None
-
-    function = jax.custom_vjp(lambda *arrays: forward(*arrays)[0])
-    function.defvjp(forward, backward)
-    return function
+        steps = _gathered(leaving, self.axis, self.reverse), every, entering
+        _, arriving = jax.lax.scan(back, nothing, steps, reverse=True)
+        wanted = frozenset(number for number, _ in self.inputs if number is not None)
+        found = gradients(self.work, kept, output, final + jnp.take(arriving, place, 0), wanted)
+        found[lib.STATE_IN] = jnp.where(place == 0, found[lib.STATE_IN], 0)
+        return None, *(None if number is None else found[number].astype(dtype) for number, dtype in self.inputs)
 
 
-def linear_scan(axis: Any, arrays: Sequence[Any], options: tuple[Any, ...]) -> list[Array]:
-    """h of a device's steps, and the last state of the whole sequence, which all devices get.
+def _from_one(here: Array, array: Array, axis: Any) -> Array:
+    """The array of the device where ``here`` is true, on all devices."""
+    numbers = array.astype(jnp.uint8) if array.dtype == bool else array
+    return _psum(jnp.where(here, numbers, 0), axis).astype(array.dtype)
+
+
+def _reduced(axis: Any, place: Array, x: Array, state: Any, options: tuple[Any, ...]) -> Array:
+    _, own = call(OPERATOR, [x, None, None], options)
+    every = _gathered(own, axis, options[4])
+    start, _ = _varied([_identity(options, own), own]) if state is None else _varied([state, own])
+    total, _ = jax.lax.scan(lambda state, own: (_combined(options, state, own), None), start, every)
+    return _from_one(place == 0, total, axis)
+
+
+def _first_step_is_reset(place: Array, x: Array, reset: Any, options: tuple[Any, ...]) -> Array:
+    """Resets that include the first step of the whole sequence."""
+    batch, time, _ = (x.shape[axis] for axis in LAYOUTS[options[10]][1])
+    first = jnp.arange(time) == (time - 1 if options[11] else 0)
+    starts = jnp.broadcast_to(first & (place == 0), (batch, time))
+    return starts if reset is None else starts | (reset != 0)
+
+
+def over_axis(family: Family, axis: Any, arrays: Sequence[Any], options: tuple[Any, ...], reverse: bool) -> list[Array]:
+    """The output of a device's steps, and the last state of the whole sequence, which all devices get.
 
     Args:
         axis: the name of an axis of the mesh, in jax.shard_map.
-        arrays: gate, input, initial state, sequence offsets and resets; None stands for one that is not given.
-        options: of the forward pass of _linear.py.
+        arrays: those of the forward pass; None stands for one that is not given.
+        options: of the forward pass.
 
     Raises:
         FlashscanValueError: there is no such axis, or there are sequence offsets.
     """
-    gate, x, state, seq_offsets, reset = arrays
-    if seq_offsets is not None:
+    names, full = family.forward.names, list(arrays)
+    if full[names.index("seq_offsets")] is not None:
         raise FlashscanValueError("seq_offsets is given with axis_name; accepted over devices is reset")
     try:
         size, place = _psum(1, axis), jax.lax.axis_index(axis)
@@ -111,17 +216,28 @@ def linear_scan(axis: Any, arrays: Sequence[Any], options: tuple[Any, ...]) -> l
         raise FlashscanValueError(
             f"axis_name is {axis!r}; accepted are axes of the mesh around the call, in jax.shard_map"
         ) from error
-    final, *rest = options
-    options = (True, *rest)
+    of_final = 1 if family is OPERATOR else 0
+    final, options = options[of_final], (*options[:of_final], True, *options[of_final + 1 :])
+    place = size - 1 - place if reverse else place
+    at = names.index("initial" if family is OPERATOR else "initial_state")
     # Shapes and dtypes are checked as without an axis.
-    checked = Work(LINEAR, False, options, tuple(a is not None for a in arrays))
-    types = {n: (shape, dtype) for n, shape, dtype in checked.trace([a for a in arrays if a is not None]).results}
-    shape, dtype = types[lib.STATE_OUT]
-    place = size - 1 - place if rest[2] else place
-    state = jnp.zeros(shape, dtype) if state is None else state.astype(dtype)
-    given = [place, gate, x, state, *([] if reset is None else [reset])]
-    place, *given = _varied(given)
-    h, last = _along(axis, options)(place, *given, *([None] if reset is None else []))
-    if not final:
-        return [h]
-    return [h, _psum(jnp.where(place == size - 1, last, 0), axis)]
+    results = _work(family, full, options).trace([array for array in full if array is not None]).results
+    shape, dtype = next((shape, dtype) for number, shape, dtype in results if number == lib.STATE_OUT)
+    given = full[at]
+    state = None if given is None else given.astype(dtype)
+    if family is OPERATOR and options[2] == REDUCTION:
+        return [_reduced(axis, place, *_varied([full[0], place])[:1], state, options).astype(full[0].dtype)]
+    if given is None:
+        state = _SUMMARIES[family.name].start(options, jnp.zeros(shape, dtype))
+        if family is GATED and (options[7] or (options[2] and PARTS[options[2]].first_step)):
+            place_of_reset = names.index("reset")
+            full[place_of_reset] = _first_step_is_reset(place, full[1], full[place_of_reset], options)
+    full[at] = state
+    place, *present = _varied([place, *(array for array in full if array is not None)])
+    along = _Along(_work(family, full, options), present, at, axis, reverse)
+    output, last = along.function(place, *present)
+    return [output, _from_one(place == size - 1, last, axis)] if final else [output]
+
+
+def _work(family: Family, arrays: Sequence[Any], options: tuple[Any, ...]) -> Work:
+    return Work(family, False, options, tuple(array is not None for array in arrays))

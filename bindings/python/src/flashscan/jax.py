@@ -30,14 +30,15 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import jax
 import jax.numpy as jnp
 
-from . import _affine, _gated, _linear, _operator, _rnn, _selective, _xla_ranks
+from . import _affine, _gated, _linear, _operator, _rnn, _selective
 from ._axis import TimeAxis, check_layout
 from ._call import choose, flag, integer, number, thread_count, words
-from ._errors import FlashscanTypeError
+from ._errors import FlashscanNotImplementedError, FlashscanTypeError
 from ._types import Activation, Cell, Decay, Epilogue, GateForm, Layer, Layout, NetworkLayout, OperatorName, Scale
-from ._xla import call
+from ._xla import Family, call
 from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, RNN, SELECTIVE
 from ._xla_problem import arrays_of
+from ._xla_ranks import over_axis
 from ._xla_step import gated_step, linear_step, rnn_step, selective_step
 
 if TYPE_CHECKING:
@@ -59,6 +60,12 @@ __all__ = [
     "selective_scan",
     "selective_step",
 ]
+
+
+def _run(family: Family, arrays: list[Any], options: tuple[Any, ...], axis_name: Any, reverse: bool) -> list[Array]:
+    if axis_name is None:
+        return call(family, arrays, options)
+    return over_axis(family, axis_name, arrays, options, reverse)
 
 
 @overload
@@ -115,7 +122,7 @@ def linear_scan(
         arrays[0] = arrays[0].reshape((1,) * (3 - arrays[0].ndim) + arrays[0].shape)
     final, reverse = flag("return_final_state", return_final_state), flag("reverse", reverse)
     options = (final, layout, gate_form, reverse, thread_count(threads))
-    results = call(LINEAR, arrays, options) if axis_name is None else _xla_ranks.linear_scan(axis_name, arrays, options)
+    results = _run(LINEAR, arrays, options, axis_name, reverse)
     if time is not None:
         results = time.results(*results)
     return tuple(results) if return_final_state else results[0]
@@ -160,6 +167,7 @@ def gated_scan(
     reset: ArrayLike | None = None,
     return_final_state: bool = False,
     threads: int = 0,
+    axis_name: Any = None,
 ) -> Array | tuple[Array, Array]:
     """A gated layer in one pass: ``h[t] = a[t] * h[t-1] + scale(a[t]) * v[t]``; arguments as in ``flashscan.gated_scan``,
     which has the formulas.
@@ -177,7 +185,7 @@ def gated_scan(
     options: tuple[Any, ...] = (layer, decay, scale, activation, epilogue, flag("first_step", first_step))
     options += (number("decay_rate", decay_rate), number("sqrt_slope_limit", sqrt_slope_limit))
     options += (layout, flag("reverse", reverse), thread_count(threads))
-    results = call(GATED, arrays, (final, False, *options))
+    results = _run(GATED, arrays, (final, False, *options), axis_name, options[-2])
     return tuple(results) if final else results[0]
 
 
@@ -217,6 +225,7 @@ def selective_scan(
     reset: ArrayLike | None = None,
     return_final_state: bool = False,
     threads: int = 0,
+    axis_name: Any = None,
 ) -> Array | tuple[Array, Array]:
     """Mamba's state-space layer; arguments as in ``flashscan.selective_scan``, which has the formulas.
 
@@ -231,7 +240,7 @@ def selective_scan(
     arrays = arrays_of(_selective.forward, *given)
     final = flag("return_final_state", return_final_state)
     options = (final, flag("delta_softplus", delta_softplus), layout, flag("reverse", reverse), thread_count(threads))
-    results = call(SELECTIVE, arrays, options)
+    results = _run(SELECTIVE, arrays, options, axis_name, options[-2])
     return tuple(results) if final else results[0]
 
 
@@ -266,6 +275,7 @@ def rnn(
     recurrent_clip: float = 0.0,
     allow_tf32: bool = False,
     threads: int = 0,
+    axis_name: Any = None,
 ) -> Array | tuple[Array, Array]:
     """A recurrent network on products ``Wx`` of input and input weights; arguments as in ``flashscan.rnn``.
 
@@ -274,6 +284,11 @@ def rnn(
     [B, T, H, D] or [T, B, H, D], all S states in front of that with ``return_all_states``, or the pair of them and the
     final state [S, B, H, D].
     """
+    if axis_name is not None:
+        raise FlashscanNotImplementedError(
+            f"axis_name is {axis_name!r}; accepted for rnn is None, as each step of a recurrent network needs the state of the "
+            "step before: devices would wait for one another"
+        )
     choose("cell", cell, _rnn.CELLS), choose("layout", layout, _rnn.LAYOUTS)
     arrays = arrays_of(_rnn.forward, Wx, R, b, initial_state, seq_offsets, reset)
     reverse, all_states = flag("reverse", reverse), flag("return_all_states", return_all_states)
@@ -285,8 +300,9 @@ def rnn(
 
 
 def _scan(
-    x: Any, op: Any, initial: Any, seq_offsets: Any, final: bool, mode: int, axis: Any, reverse: Any, threads: Any
-) -> list[Array]:
+    x: Any, op: Any, initial: Any, seq_offsets: Any, final: bool, mode: int, axis: Any, reverse: Any, threads: Any,
+    axis_name: Any,
+) -> list[Array]:  # fmt: skip
     if not _operator.named(op, ""):
         raise FlashscanTypeError(
             f"op is {op!r}; accepted are {', '.join(map(repr, _operator.NAMED))}; functions of Python, on arrays and on "
@@ -299,7 +315,7 @@ def _scan(
         )
     axis = None if axis is None else integer("axis", axis)
     options = (op, final, mode, axis, flag("reverse", reverse), thread_count(threads))
-    return call(OPERATOR, arrays_of(_operator.forward, x, initial, seq_offsets), options)
+    return _run(OPERATOR, arrays_of(_operator.forward, x, initial, seq_offsets), options, axis_name, options[-2])
 
 
 @overload
@@ -325,6 +341,7 @@ def prefix_scan(
     seq_offsets: ArrayLike | None = None,
     return_final: bool = False,
     threads: int = 0,
+    axis_name: Any = None,
 ) -> Array | tuple[Array, Array]:
     """Prefixes ``y[t] = x[0] o x[1] o ... o x[t]`` along an axis; arguments as in ``flashscan.prefix_scan``.
 
@@ -332,7 +349,8 @@ def prefix_scan(
     pair of it and the last inclusive prefix.
     """
     mode = _operator.EXCLUSIVE if flag("exclusive", exclusive) else _operator.INCLUSIVE
-    results: list[Any] = _scan(x, op, initial, seq_offsets, flag("return_final", return_final), mode, axis, reverse, threads)
+    final = flag("return_final", return_final)
+    results: list[Any] = _scan(x, op, initial, seq_offsets, final, mode, axis, reverse, threads, axis_name)
     return tuple(results) if return_final else results[0]
 
 
@@ -345,9 +363,10 @@ def reduce(
     initial: ArrayLike | None = None,
     seq_offsets: ArrayLike | None = None,
     threads: int = 0,
+    axis_name: Any = None,
 ) -> Array:
     """The last of ``prefix_scan``: ``x``'s shape without ``axis``; see there for the arguments."""
-    return _scan(x, op, initial, seq_offsets, False, _operator.REDUCTION, axis, reverse, threads)[0]
+    return _scan(x, op, initial, seq_offsets, False, _operator.REDUCTION, axis, reverse, threads, axis_name)[0]
 
 
 @overload
@@ -374,6 +393,7 @@ def affine_scan(
     seq_offsets: ArrayLike | None = None,
     return_final_state: bool = False,
     threads: int = 0,
+    axis_name: Any = None,
 ) -> Array | tuple[Array, Array]:
     """States ``x[t] = W[t] x[t-1] + b[t]`` from ``initial_state``; arguments as in ``flashscan.affine_scan``.
 
@@ -382,5 +402,5 @@ def affine_scan(
     """
     arrays = arrays_of(_affine.forward, W, b, initial_state, seq_offsets)
     final, reverse = flag("return_final_state", return_final_state), flag("reverse", reverse)
-    results = call(AFFINE, arrays, (final, reverse, thread_count(threads)))
+    results = _run(AFFINE, arrays, (final, reverse, thread_count(threads)), axis_name, reverse)
     return tuple(results) if return_final_state else results[0]

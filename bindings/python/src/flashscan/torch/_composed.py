@@ -5,31 +5,14 @@ the composition."""
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
+from .._gated import PARTS
 from ._linear import linear_scan
 from ._steps import Steps
 from ._types import Tensor, state_dtype
-
-
-class _Parts(NamedTuple):
-    decay: str
-    scale: str
-    activation: str
-    epilogue: str = "none"
-    first_step: bool = False
-
-
-LAYERS = {
-    "mingru": _Parts("one_minus_sigmoid", "one_minus", "positive"),
-    "minlstm": _Parts("ratio", "one_minus", "positive"),
-    "hgrn": _Parts("lower_bound", "one_minus", "silu"),
-    "rglru": _Parts("softplus", "sqrt", "none", first_step=True),
-    "qrnn": _Parts("sigmoid", "one_minus", "tanh", "sigmoid"),
-    "gilr": _Parts("sigmoid", "one_minus", "tanh"),
-}
 
 
 def _softplus(x: Tensor) -> Tensor:
@@ -102,7 +85,7 @@ def composed(
     """The output and the final state; ``options`` are those of the operator gated_scan after ``training``."""
     layer, decay, scale, activation, epilogue, first_step, rate, limit, layout, reverse = options
     if layer:
-        decay, scale, activation, epilogue, first_step = LAYERS[layer]
+        decay, scale, activation, epilogue, first_step = PARTS[layer]
     transposed = layout == "bct"
     wide: Any = lambda each: None if each is None else each.to(state_dtype(each.dtype))
     channel: Any = lambda each: each.unsqueeze(1) if each is not None and transposed else each
