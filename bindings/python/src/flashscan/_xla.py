@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -367,12 +367,27 @@ def _run_tangent(*operands: Any, along: Along) -> list[Any]:
     family = along.work.family
     rules, (kept, tangents) = derivatives.get(family.name), along.apart(operands)
     if rules is None:
-        raise FlashscanNotImplementedError(
-            f"flashscan.jax.{family.name} has no forward-mode derivatives (jvp, jacfwd); accepted are those in reverse mode"
-        )
+        _no_forward_mode(family.name)
     assert family.backward is not None
     results = rules.tangent(dict(zip(family.backward.names, kept)), tangents, along.work.options)
     return [result.astype(dtype) for result, (_, _, dtype) in zip(results, along.types)]
+
+
+def _no_forward_mode(function: str) -> NoReturn:
+    raise FlashscanNotImplementedError(
+        f"flashscan.jax.{function} has no forward-mode derivatives (jvp, jacfwd); accepted are those in reverse mode"
+    )
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def in_reverse_only(array: Any, function: str) -> Any:
+    """The array. Its tangents are refused in the name of ``function`` unless reverse mode transposes them."""
+    return array
+
+
+@in_reverse_only.defjvp
+def _refused(function: str, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    return primals[0], _refusal.bind(tangents[0], function=function)
 
 
 def _transpose_tangent(cotangents: Sequence[Any], *operands: Any, along: Along) -> list[Any]:
@@ -455,6 +470,16 @@ ad.primitive_jvps[_tangent] = lambda primals, tangents, *, along: _pushed(
 )
 ad.primitive_transposes[_tangent] = _transpose_tangent
 batching.primitive_batchers[_tangent] = _batch_tangent
+
+_refusal = Primitive("flashscan_refusal")
+_refusal.def_impl(lambda _, *, function: _no_forward_mode(function))
+_refusal.def_abstract_eval(lambda tangent, *, function: tangent)
+mlir.register_lowering(_refusal, lambda *_, function: _no_forward_mode(function))
+ad.deflinear2(_refusal, lambda cotangent, _, *, function: [cotangent])
+batching.primitive_batchers[_refusal] = lambda values, dims, *, function: (
+    _refusal.bind(*values, function=function),
+    dims[0],
+)
 
 
 def call(family: Family, arrays: Sequence[Any], options: tuple[Any, ...]) -> list[Any]:

@@ -55,7 +55,7 @@ def _cuts(layout: Layout, operands: Sequence[Any], results: Sequence[Any]) -> di
         for place, (axis, by) in enumerate(zip(axes, _spec(array.sharding, axes))):
             if by and axis[0] not in _CUT:
                 cut = {_CUT[name[0]]: None for _, names in layout.operands for name in names if name[0] in _CUT}
-                over = ", or along time in jax.shard_map with axis_name" if layout.function != "rnn" else ""
+                over = ", or along time in jax.shard_map with axis_name" if layout.function.endswith("_scan") else ""
                 raise FlashscanNotImplementedError(
                     f"flashscan.jax.{layout.function}: {name} is sharded along its axis {place}, by {', '.join(by)}; "
                     f"accepted is along the {' and '.join(cut)}, as time and what else belongs together stays on a device{over}"

@@ -20,7 +20,7 @@ from ._errors import FlashscanValueError
 from ._gated import PARTS
 from ._linear import LAYOUTS
 from ._operator import REDUCTION
-from ._xla import Family, Named, Work, _varied, call, forward_and_kept, gradients
+from ._xla import Family, Named, Work, _varied, call, forward_and_kept, gradients, in_reverse_only
 from ._xla_derivatives import GATE_FORMS, gate_of, right_is_taken, step_of, wide
 from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, SELECTIVE
 
@@ -235,7 +235,9 @@ def over_axis(family: Family, axis: Any, arrays: Sequence[Any], options: tuple[A
     full[at] = state
     place, *present = _varied([place, *(array for array in full if array is not None)])
     along = _Along(_work(family, full, options), present, at, axis, reverse)
-    output, last = along.function(place, *present)
+    name = f"{family.name} with axis_name"
+    moving = [in_reverse_only(a, name) if jnp.issubdtype(a.dtype, jnp.inexact) else a for a in present]
+    output, last = along.function(place, *moving)
     return [output, _from_one(place == size - 1, last, axis)] if final else [output]
 
 
