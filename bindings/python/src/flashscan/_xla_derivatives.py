@@ -270,7 +270,8 @@ def _root(square: Array, limit: float) -> Array:
 def _activated(kind: str, x: Array) -> Array:
     if kind == "positive":
         return jnp.where(x < 0, jax.nn.sigmoid(x), x + 0.5)
-    return {"none": lambda x: x, "tanh": jnp.tanh, "silu": jax.nn.silu}[kind](x)
+    functions: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "silu": jax.nn.silu}
+    return functions[kind](x) if kind in functions else x
 
 
 def _opened(kind: str, h: Array, o: Array) -> Array:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from . import _library as lib
 from ._errors import FlashscanValueError
@@ -47,7 +48,8 @@ def _product(gate: Array, form: str, layout: str, named: Named) -> Array:
         gate = jnp.where(jnp.expand_dims(reset != 0, channels), 0, gate)
     if gate.shape[time] == named["input"].shape[time]:
         return jnp.prod(gate, time)
-    return jnp.squeeze(gate, time) ** named["input"].shape[time]
+    product: Array = jnp.squeeze(gate, time) ** named["input"].shape[time]
+    return product
 
 
 def _of_linear(named: Named, options: tuple[Any, ...], last: Array) -> Array:
@@ -98,8 +100,10 @@ def _identity(options: tuple[Any, ...], like: Array) -> Array:
         return jnp.full_like(like, op != "max")
     if op == "and":
         return ~jnp.zeros_like(like)
-    low, high = (-jnp.inf, jnp.inf) if jnp.issubdtype(dtype, jnp.floating) else (jnp.iinfo(dtype).min, jnp.iinfo(dtype).max)
-    return jnp.full_like(like, high if op == "min" else low)
+    if jnp.issubdtype(dtype, jnp.floating):
+        return jnp.full_like(like, jnp.inf if op == "min" else -jnp.inf)
+    range_: Any = np.iinfo(dtype)
+    return jnp.full_like(like, range_.max if op == "min" else range_.min)
 
 
 _Step = Callable[[tuple[Any, ...], Array, Array], Array]
@@ -177,7 +181,8 @@ class _Along:
 def _from_one(here: Array, array: Array, axis: Any) -> Array:
     """The array of the device where ``here`` is true, on all devices."""
     numbers = array.astype(jnp.uint8) if array.dtype == bool else array
-    return _psum(jnp.where(here, numbers, 0), axis).astype(array.dtype)
+    chosen: Array = _psum(jnp.where(here, numbers, 0), axis)
+    return chosen.astype(array.dtype)
 
 
 def _reduced(axis: Any, place: Array, x: Array, state: Any, options: tuple[Any, ...]) -> Array:
@@ -226,7 +231,8 @@ def over_axis(family: Family, axis: Any, arrays: Sequence[Any], options: tuple[A
     given = full[at]
     state = None if given is None else given.astype(dtype)
     if family is OPERATOR and options[2] == REDUCTION:
-        return [_reduced(axis, place, *_varied([full[0], place])[:1], state, options).astype(full[0].dtype)]
+        x, _ = _varied([full[0], place])
+        return [_reduced(axis, place, x, state, options).astype(x.dtype)]
     if given is None:
         state = _SUMMARIES[family.name].start(options, jnp.zeros(shape, dtype))
         if family is GATED and (options[7] or (options[2] and PARTS[options[2]].first_step)):

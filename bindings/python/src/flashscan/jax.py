@@ -2,16 +2,21 @@
 """flashscan's functions on JAX arrays, on the CPU and on CUDA devices.
 
 They take the arguments of the functions of the same names in ``flashscan``, and may be used under ``jax.jit``,
-reverse mode differentiation (once; others are refused by name) and ``jax.vmap``. A mapped axis becomes part of the
+differentiation and ``jax.vmap``. A mapped axis becomes part of the
 batch where a call can do that; where it cannot, calls are made one after another: packed sequences, recurrent weights,
-parameters or biases that are mapped themselves, constant matrices of selective scans among them, and in ``vmap(grad(...))`` gradients of recurrent networks, of gated
-layers with an epilogue, and of what a batch shares; ``grad`` of ``vmap`` is one call.
+parameters or biases that are mapped themselves, constant matrices of selective scans among them, and in
+``vmap(grad(...))`` gradients of recurrent networks, of gated layers with an epilogue where JAX has one device, and of
+what a batch shares; ``grad`` of ``vmap`` is one call.
+
+Scans have derivatives of every order, in both modes. First gradients are those of one backward pass; tangents and what
+is differentiated further are made of several calls, those of a selective scan with all states of all steps in memory, as
+large as N inputs. ``rnn`` has first derivatives in reverse mode.
 
 XLA cuts a call along the batch, channels and heads where arrays are sharded so, and gathers nothing; arrays that are
-sharded along time, and gradients of ``rnn`` and of gated layers with an epilogue on sharded arrays, are refused when the program is compiled. This takes
+sharded along time, and gradients of ``rnn`` on sharded arrays, are refused when the program is compiled. This takes
 Shardy, JAX's partitioner since 0.7; older releases gather. In
-``jax.shard_map`` each device makes a call of its own, and ``linear_scan`` with ``axis_name`` goes on from device to
-device. Complex gradients follow JAX's convention. ``threads`` is for the
+``jax.shard_map`` each device makes a call of its own, and scans with ``axis_name`` go on from device to
+device, in all but forward mode. Complex gradients follow JAX's convention. ``threads`` is for the
 CPU. What only the data can tell, sequence offsets that decrease for example, fails when the program runs.
 
 ``jax.export`` takes programs with these functions where the custom call is allowed by its name,
@@ -42,7 +47,15 @@ from ._xla_ranks import over_axis
 from ._xla_step import gated_step, linear_step, rnn_step, selective_step
 
 if TYPE_CHECKING:
-    from ._options import AffineOptions, GatedOptions, LinearMeshOptions, NetworkOptions, ScanOptions, SelectiveOptions, Unpack
+    from ._options import (
+        AffineMeshOptions,
+        GatedMeshOptions,
+        LinearMeshOptions,
+        NetworkOptions,
+        ScanMeshOptions,
+        SelectiveMeshOptions,
+        Unpack,
+    )
 
 Array = jax.Array
 ArrayLike = Any
@@ -62,7 +75,7 @@ __all__ = [
 ]
 
 
-def _run(family: Family, arrays: list[Any], options: tuple[Any, ...], axis_name: Any, reverse: bool) -> list[Array]:
+def _run(family: Family, arrays: list[Any], options: tuple[Any, ...], axis_name: Any, reverse: bool) -> list[Any]:
     if axis_name is None:
         return call(family, arrays, options)
     return over_axis(family, axis_name, arrays, options, reverse)
@@ -108,7 +121,8 @@ def linear_scan(
     own steps in ``gate``, ``input`` and ``reset``, as many as every other, those of index 0 first; ``initial_state`` is
     that of the whole sequence, and so is the final state, which all devices get. A pass sends two numbers for each batch
     and channel, in one all-gather, and runs twice through a device's steps. The product of the gates of a device's steps
-    has to be in the range of the state's dtype. There is no ``seq_offsets`` then.
+    has to be in the range of the state's dtype. There is no ``seq_offsets`` then. Gradients may be differentiated
+    further; forward mode alone is refused.
     """
     choose("layout", layout, _linear.LAYOUTS), choose("gate_form", gate_form, _linear.GATE_FORMS)
     arrays = arrays_of(_linear.forward, gate, input, initial_state, seq_offsets, reset)
@@ -131,17 +145,17 @@ def linear_scan(
 @overload
 def gated_scan(
     gate: ArrayLike, input: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
-    **options: Unpack[GatedOptions[ArrayLike]],
+    **options: Unpack[GatedMeshOptions[ArrayLike]],
 ) -> Array: ...  # fmt: skip
 @overload
 def gated_scan(
     gate: ArrayLike, input: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
-    **options: Unpack[GatedOptions[ArrayLike]],
+    **options: Unpack[GatedMeshOptions[ArrayLike]],
 ) -> tuple[Array, Array]: ...  # fmt: skip
 @overload
 def gated_scan(
     gate: ArrayLike, input: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: bool,
-    **options: Unpack[GatedOptions[ArrayLike]],
+    **options: Unpack[GatedMeshOptions[ArrayLike]],
 ) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def gated_scan(
     gate: ArrayLike,
@@ -174,8 +188,8 @@ def gated_scan(
 
     ``gate``, ``second_gate``, ``input_gate`` and ``output_gate`` are of the input's shape, [B, T, C], or [B, C, T] with
     ``layout="bct"``; ``param`` and ``bias`` [C]; ``initial_state`` [B, C], or [N, C] with ``seq_offsets`` [N + 1];
-    ``reset`` [B, T]. Returns the output, of the input's shape and dtype, or the pair of it and the final state. What is
-    not accepted raises a ``FlashscanError`` that says what is.
+    ``reset`` [B, T]; ``axis_name`` as in ``linear_scan``. Returns the output, of the input's shape and dtype, or the pair
+    of it and the final state. What is not accepted raises a ``FlashscanError`` that says what is.
     """
     words(True, layer=layer, decay=decay)
     words(scale=scale, activation=activation, epilogue=epilogue, layout=layout)
@@ -193,19 +207,19 @@ def gated_scan(
 def selective_scan(
     u: ArrayLike, delta: ArrayLike, A: ArrayLike, B: ArrayLike, C: ArrayLike, D: ArrayLike | None = None,
     z: ArrayLike | None = None, delta_bias: ArrayLike | None = None, initial_state: ArrayLike | None = None, *,
-    return_final_state: Literal[False] = False, **options: Unpack[SelectiveOptions],
+    return_final_state: Literal[False] = False, **options: Unpack[SelectiveMeshOptions],
 ) -> Array: ...  # fmt: skip
 @overload
 def selective_scan(
     u: ArrayLike, delta: ArrayLike, A: ArrayLike, B: ArrayLike, C: ArrayLike, D: ArrayLike | None = None,
     z: ArrayLike | None = None, delta_bias: ArrayLike | None = None, initial_state: ArrayLike | None = None, *,
-    return_final_state: Literal[True], **options: Unpack[SelectiveOptions],
+    return_final_state: Literal[True], **options: Unpack[SelectiveMeshOptions],
 ) -> tuple[Array, Array]: ...  # fmt: skip
 @overload
 def selective_scan(
     u: ArrayLike, delta: ArrayLike, A: ArrayLike, B: ArrayLike, C: ArrayLike, D: ArrayLike | None = None,
     z: ArrayLike | None = None, delta_bias: ArrayLike | None = None, initial_state: ArrayLike | None = None, *,
-    return_final_state: bool, **options: Unpack[SelectiveOptions],
+    return_final_state: bool, **options: Unpack[SelectiveMeshOptions],
 ) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def selective_scan(
     u: ArrayLike,
@@ -231,7 +245,8 @@ def selective_scan(
 
     ``u``, ``delta`` and ``z`` are [B, T, C], or [B, C, T] with ``layout="bct"``; ``A`` [C, N], real or complex; ``B`` and
     ``C`` [C, N] of A's dtype or, of each step, [B, T, N] or [B, T, G, N] ([B, N, T], [B, G, N, T]); ``D`` and
-    ``delta_bias`` [C]; ``initial_state`` [B, C, N], or [sequences, C, N] with ``seq_offsets``; ``reset`` [B, T]. Returns y,
+    ``delta_bias`` [C]; ``initial_state`` [B, C, N], or [sequences, C, N] with ``seq_offsets``; ``reset`` [B, T];
+    ``axis_name`` as in ``linear_scan``, with two numbers for each of the states. Returns y,
     of the shape and dtype of u, or the pair of it and the final state of A's dtype. What is not accepted raises a
     ``FlashscanError`` that says what is. With groups of B or C, channels are not cut where arrays are sharded.
     """
@@ -275,14 +290,14 @@ def rnn(
     recurrent_clip: float = 0.0,
     allow_tf32: bool = False,
     threads: int = 0,
-    axis_name: Any = None,
+    axis_name: None = None,
 ) -> Array | tuple[Array, Array]:
     """A recurrent network on products ``Wx`` of input and input weights; arguments as in ``flashscan.rnn``.
 
     ``Wx`` is [B, T, G, H, D], or [T, B, G, H, D] with ``layout="tbghd"``; ``R`` [G, H, D, D] (out, in); ``b``
     [G, H, D], or [4, H, D] for "gru"; ``initial_state`` [S, B, H, D]. Returns the hidden states
     [B, T, H, D] or [T, B, H, D], all S states in front of that with ``return_all_states``, or the pair of them and the
-    final state [S, B, H, D].
+    final state [S, B, H, D]. ``axis_name`` is refused: devices would wait for one another.
     """
     if axis_name is not None:
         raise FlashscanNotImplementedError(
@@ -320,15 +335,15 @@ def _scan(
 
 @overload
 def prefix_scan(
-    x: ArrayLike, op: OperatorName, *, return_final: Literal[False] = False, **options: Unpack[ScanOptions]
+    x: ArrayLike, op: OperatorName, *, return_final: Literal[False] = False, **options: Unpack[ScanMeshOptions]
 ) -> Array: ...
 @overload
 def prefix_scan(
-    x: ArrayLike, op: OperatorName, *, return_final: Literal[True], **options: Unpack[ScanOptions]
+    x: ArrayLike, op: OperatorName, *, return_final: Literal[True], **options: Unpack[ScanMeshOptions]
 ) -> tuple[Array, Array]: ...
 @overload
 def prefix_scan(
-    x: ArrayLike, op: OperatorName, *, return_final: bool, **options: Unpack[ScanOptions]
+    x: ArrayLike, op: OperatorName, *, return_final: bool, **options: Unpack[ScanMeshOptions]
 ) -> Array | tuple[Array, Array]: ...
 def prefix_scan(
     x: ArrayLike,
@@ -345,8 +360,11 @@ def prefix_scan(
 ) -> Array | tuple[Array, Array]:
     """Prefixes ``y[t] = x[0] o x[1] o ... o x[t]`` along an axis; arguments as in ``flashscan.prefix_scan``.
 
-    ``op`` is "add", "mul", "min", "max", "logaddexp", or "matmul" of the last two axes. Returns y of x's shape, or the
-    pair of it and the last inclusive prefix.
+    ``op`` is "add", "mul", "min", "max", "logaddexp", or "matmul" of the last two axes, or for integers and bools "and",
+    "or", "xor". Returns y of x's shape, or the pair of it and the last inclusive prefix.
+
+    ``axis_name`` as in ``linear_scan``; a pass sends what a device's steps combine to. Prefixes are in the order of
+    devices, and ``initial`` is in front of the whole sequence.
     """
     mode = _operator.EXCLUSIVE if flag("exclusive", exclusive) else _operator.INCLUSIVE
     final = flag("return_final", return_final)
@@ -365,24 +383,27 @@ def reduce(
     threads: int = 0,
     axis_name: Any = None,
 ) -> Array:
-    """The last of ``prefix_scan``: ``x``'s shape without ``axis``; see there for the arguments."""
+    """The last of ``prefix_scan``: ``x``'s shape without ``axis``; see there for the arguments.
+
+    With ``axis_name`` all devices get that of the whole sequence, and run through their steps once.
+    """
     return _scan(x, op, initial, seq_offsets, False, _operator.REDUCTION, axis, reverse, threads, axis_name)[0]
 
 
 @overload
 def affine_scan(
     W: ArrayLike, b: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
-    **options: Unpack[AffineOptions],
+    **options: Unpack[AffineMeshOptions],
 ) -> Array: ...  # fmt: skip
 @overload
 def affine_scan(
     W: ArrayLike, b: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
-    **options: Unpack[AffineOptions],
+    **options: Unpack[AffineMeshOptions],
 ) -> tuple[Array, Array]: ...  # fmt: skip
 @overload
 def affine_scan(
     W: ArrayLike, b: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: bool,
-    **options: Unpack[AffineOptions],
+    **options: Unpack[AffineMeshOptions],
 ) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def affine_scan(
     W: ArrayLike,
@@ -398,7 +419,8 @@ def affine_scan(
     """States ``x[t] = W[t] x[t-1] + b[t]`` from ``initial_state``; arguments as in ``flashscan.affine_scan``.
 
     ``W`` is [..., T, d, d] (row: out, column: in), ``b`` [..., T, d], ``initial_state`` [..., d]. Returns x of b's
-    shape, or the pair of it and the last state.
+    shape, or the pair of it and the last state. ``axis_name`` as in ``linear_scan``; a pass sends d + 1 vectors, and the
+    product of a device's matrices takes d multiplications for each of their numbers.
     """
     arrays = arrays_of(_affine.forward, W, b, initial_state, seq_offsets)
     final, reverse = flag("return_final_state", return_final_state), flag("reverse", reverse)
