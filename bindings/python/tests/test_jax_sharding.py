@@ -71,6 +71,19 @@ CUT = {
     "reduce": (lambda x: fj.reduce(x, "logaddexp", axis=1), (X,), ((B, N, C),), True),
     "matmul": (lambda x: fj.prefix_scan(x, "matmul"), (normal(4, 5, 2, 2),), ((B,),), True),
     "affine": (fj.affine_scan, (normal(4, 5, 2, 2) / 2, normal(4, 5, 2)), ((B,), (B,)), True),
+    "gated": (lambda g, x: fj.gated_scan(g, x, layer="mingru"), (X, X), ((B, N, C),) * 2, True),
+    "gated, epilogue": (
+        lambda g, x, o: fj.gated_scan(g, x, layer="qrnn", output_gate=o, return_final_state=True),
+        (X, X, X),
+        ((B, N, C),) * 3,
+        True,
+    ),
+    "selective": (
+        lambda u, A, M: fj.selective_scan(u, u, A, M, M, delta_softplus=True),
+        (X, -jnp.exp(normal(6, 2)), normal(4, 5, 2)),
+        ((B, N, C), (C,), (B,)),
+        True,
+    ),
     "rnn": (
         lambda Wx, R: fj.rnn(Wx, R, None, return_final_state=True),
         (normal(4, 5, 4, 2, 3), normal(4, 2, 3, 3)),
@@ -123,8 +136,7 @@ def test_time_is_not_cut(mesh, function, arrays, specs, words):
         jax.jit(function)(*put(mesh, arrays, specs))
 
 
-@pytest.mark.parametrize("case", CUT)
-@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("case, check", [*((case, True) for case in CUT), ("linear, two ways", False), ("rnn", False)])
 def test_shard_map_and_gradients(mesh, case, check):
     if not hasattr(jax, "shard_map"):
         pytest.skip("jax.shard_map needs 0.6.1")
@@ -159,8 +171,7 @@ def cases_of_time():
     }, data
 
 
-@pytest.mark.parametrize("check", [True, False])
-@pytest.mark.parametrize("case", cases_of_time()[0])
+@pytest.mark.parametrize("case, check", [*((case, True) for case in cases_of_time()[0]), ("reverse, final", False)])
 def test_time_cut_in_shard_map(mesh, case, check):
     if not hasattr(jax, "shard_map"):
         pytest.skip("jax.shard_map needs 0.6.1")
@@ -204,12 +215,92 @@ def test_what_axis_name_refuses(mesh):
         run(lambda x: fj.linear_scan(0.5, x, seq_offsets=jnp.array([0, 2]), axis_name=C))
     with pytest.raises(FlashscanValueError, match="gate has shape"):
         run(lambda x: fj.linear_scan(x[:, :, :2], x, axis_name=C))
-    twice = jax.grad(lambda x: jax.grad(lambda x: run_sum(mesh, x))(x).sum())
-    with pytest.raises(FlashscanNotImplementedError, match="linear_scan was differentiated twice"):
-        twice(X[:1, :4])
+    with pytest.raises(FlashscanNotImplementedError, match="axis_name is 'model'; accepted for rnn is None"):
+        fj.rnn(normal(4, 5, 4, 2, 3), normal(4, 2, 3, 3), None, axis_name=C)
+    with pytest.raises(FlashscanNotImplementedError, match="linear_scan with axis_name has no forward-mode derivatives"):
+        run(lambda x: jax.jvp(lambda x: fj.linear_scan(0.5, x, axis_name=C), (x,), (x,))[1])
 
 
-def run_sum(mesh, x):
-    spec = PartitionSpec(None, C)
-    scan = lambda x: fj.linear_scan(x, x, axis_name=C)
-    return jax.shard_map(scan, mesh=mesh, in_specs=spec, out_specs=spec)(x).sum()
+def several(*functions):
+    return lambda *arrays, **over: [function(*arrays, **over) for function in functions]
+
+
+def other_cases_of_time():
+    """Function, arrays, which of their axes is time, how many results go with the first."""
+    x, gate, state = normal(2, 4, 3, seed=1), normal(2, 4, 3, seed=2), normal(2, 3, seed=3)
+    matrices, reset = normal(2, 4, 3, 3, seed=4) / 2, jnp.arange(8).reshape(2, 4) % 3 == 1
+    number = lambda op, **o: lambda x, state, **over: fj.prefix_scan(x, op, axis=1, initial=state, return_final=True, **o, **over)
+    return {
+        "gated, first step": (
+            lambda g, x, param, **over: fj.gated_scan(
+                g, x, layer="rglru", input_gate=g, param=param, return_final_state=True, **over
+            ),
+            (gate, x, normal(3)),
+            (1, 1, None),
+            (1, None),
+        ),
+        "gated, epilogue": (
+            lambda g, x, state, reset, **over: fj.gated_scan(
+                g, x, state, layer="qrnn", output_gate=g, layout="bct", reverse=True, reset=reset > 0, **over
+            ),
+            (gate.swapaxes(1, 2), x.swapaxes(1, 2), state, reset.astype(float)),
+            (2, 2, None, 1),
+            2,
+        ),
+        "selective": (
+            lambda u, A, M, state, reset, **over: fj.selective_scan(
+                u, u, A, M, M, None, None, None, state, delta_softplus=True, reset=reset > 0, return_final_state=True, **over
+            ),
+            (x, -jnp.exp(normal(3, 2)), normal(2, 4, 2), normal(2, 3, 2), reset.astype(float)),
+            (1, None, 1, None, 1),
+            (1, None),
+        ),
+        "affine": (
+            several(
+                lambda W, b, state, **over: fj.affine_scan(W, b, state, return_final_state=True, **over),
+                lambda W, b, state, **over: fj.affine_scan(W, b, reverse=True, **over),
+                lambda W, b, state, **over: fj.prefix_scan(W, "matmul", exclusive=True, **over),
+                lambda W, b, state, **over: fj.reduce(W, "matmul", reverse=True, **over),
+            ),
+            (matrices, x, state),
+            (1, 1, None),
+            [(1, None), 1, 1, None],
+        ),
+        "numbers": (
+            several(
+                number("add", reverse=True),
+                number("mul"),
+                number("max", exclusive=True),
+                number("logaddexp", exclusive=True, reverse=True),
+                lambda x, state, **over: fj.reduce(x, "logaddexp", axis=1, initial=state, **over),
+                lambda x, state, **over: fj.reduce(x > 0, "xor", axis=1, **over),
+            ),
+            (x, state),
+            (1, None),
+            [(1, None)] * 4 + [None, None],
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", other_cases_of_time())
+def test_time_of_other_scans_cut_in_shard_map(mesh, case):
+    if not hasattr(jax, "shard_map"):
+        pytest.skip("jax.shard_map needs 0.6.1")
+    function, arrays, times, outs = other_cases_of_time()[case]
+    spec = lambda time: PartitionSpec(*(() if time is None else (N,) * time + (C,)))
+    over = jax.shard_map(
+        lambda *arrays: function(*arrays, axis_name=C),
+        mesh=mesh,
+        in_specs=tuple(map(spec, times)),
+        out_specs=jax.tree.map(spec, outs, is_leaf=lambda out: out is None),
+        check_vma=case != "numbers",
+    )
+    close(jax.jit(over)(*arrays), function(*arrays))
+    energy = lambda function: lambda *a: sum((o**2 * (1 + o.ndim)).sum() for o in jax.tree.leaves(function(*a)))
+    places = tuple(range(len(arrays)))
+    gradient, expected = (jax.grad(energy(each), places) for each in (over, function))
+    if case != "gated, epilogue":
+        close(jax.jit(gradient)(*arrays), expected(*arrays))
+        return
+    again = lambda gradient: jax.jit(jax.grad(lambda *a: sum(jnp.sin(g).sum() for g in gradient(*a)), places))
+    close(again(gradient)(*arrays), again(expected)(*arrays))

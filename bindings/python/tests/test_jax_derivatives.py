@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tangents and second derivatives of flashscan.jax's scans against differences of values and of first gradients."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax", minversion="0.6")
+import jax.numpy as jnp  # noqa: E402
+
+import flashscan.jax as fj  # noqa: E402
+
+jax.config.update("jax_enable_x64", True)
+
+_rng = np.random.default_rng(0)
+OFFSETS = jnp.array([0, 3, 3, 5])
+
+
+def normal(*shape, imaginary=False):
+    values = _rng.standard_normal(shape)
+    return jnp.asarray(values + 1j * _rng.standard_normal(shape) if imaginary else values)
+
+
+def matrix_products(x, W, state):
+    return (
+        fj.affine_scan(W, x, state, seq_offsets=OFFSETS, return_final_state=True),
+        fj.affine_scan(W, x, reverse=True),
+        fj.prefix_scan(W, "matmul", exclusive=True, reverse=True, initial=W[0, :3], seq_offsets=OFFSETS, return_final=True),
+    )
+
+
+def of_numbers(x, state):
+    scan = functools.partial(fj.prefix_scan, x, axis=1, initial=state, seq_offsets=OFFSETS, return_final=True)
+    return (
+        scan(op="add", exclusive=True),
+        scan(op="mul", exclusive=True, reverse=True),
+        scan(op="max"),
+        fj.reduce(x, "logaddexp", axis=1),
+        fj.reduce(x, "mul", axis=1),
+    )
+
+
+def layer(gate, x, param, state=None, **options):
+    return fj.gated_scan(gate, x, state, input_gate=x, param=param, return_final_state=True, **options)
+
+
+PARTS = {"decay": "lower_bound", "scale": "sqrt", "activation": "positive", "epilogue": "tanh_sigmoid", "sqrt_slope_limit": 30.0}
+CASES = {
+    "linear": (
+        functools.partial(
+            fj.linear_scan, gate_form="logit", reverse=True, reset=jnp.arange(5)[None] == 2, return_final_state=True
+        ),
+        (normal(5, 1), normal(1, 5, 2), normal(1, 2)),
+    ),
+    "linear, packed": (
+        functools.partial(fj.linear_scan, seq_offsets=OFFSETS, return_final_state=True),
+        (normal(1, 6, 2) / 2, normal(1, 6, 2, imaginary=True), normal(3, 2, imaginary=True)),
+    ),
+    "matrices": (matrix_products, (normal(1, 5, 2), normal(1, 5, 2, 2), normal(3, 2))),
+    "numbers": (of_numbers, (normal(1, 5, 2), normal(3, 2))),
+    "rglru": (functools.partial(layer, layer="rglru"), (normal(2, 4, 2), normal(2, 4, 2), normal(2))),
+    "parts, packed": (
+        lambda g, x, p, s: layer(g, x, jax.nn.sigmoid(p), s, **PARTS, output_gate=g, seq_offsets=OFFSETS),
+        (normal(1, 6, 2), normal(1, 6, 2), normal(2), normal(3, 2)),
+    ),
+    "selective": (
+        lambda u, A, M, D, s: fj.selective_scan(
+            u, u, -jnp.exp(A), M, M, D, u, D, s, delta_softplus=True, layout="bct", return_final_state=True
+        ),
+        (normal(1, 4, 5), normal(4, 2), normal(1, 2, 2, 5), normal(4), normal(1, 4, 2)),
+    ),
+    "selective, complex": (
+        lambda u, A, M: fj.selective_scan(u, u, A, M, M, seq_offsets=OFFSETS, reverse=True),
+        (normal(1, 6, 2), normal(2, 2, imaginary=True), normal(2, 2, imaginary=True)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tangents_and_second_derivatives(case):
+    function, arrays = CASES[case]
+    energy = lambda *a: sum((jnp.abs(o) ** 2).sum() for o in jax.tree.leaves(function(*a)))
+    gradient = jax.grad(energy, tuple(range(len(arrays))))
+    along = jax.tree.map(lambda a: normal(*a.shape, imaginary=jnp.iscomplexobj(a)), arrays)
+    dot = lambda one, other: sum((a * b).sum().real for a, b in zip(one, other))
+
+    @jax.jit
+    def derivatives(*arrays):
+        tangent = jax.jvp(energy, arrays, along)[1]
+        return tangent, jax.jvp(gradient, arrays, along)[1], jax.grad(lambda *a: dot(gradient(*a), along), range(len(arrays)))(*arrays)
+
+    tangent, over_reverse, twice = derivatives(*arrays)
+    compiled, step = jax.jit(gradient), 1e-5
+    ahead, behind = (compiled(*(a + by * v for a, v in zip(arrays, along))) for by in (step, -step))
+    size = max(float(jnp.abs(each).max()) for each in over_reverse)
+    for fast, slow, high, low in zip(over_reverse, twice, ahead, behind):
+        np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-11 * size)
+        np.testing.assert_allclose(fast, (high - low) / (2 * step), rtol=0, atol=1e-6 * size)
+    np.testing.assert_allclose(tangent, dot(compiled(*arrays), along), rtol=1e-11)
