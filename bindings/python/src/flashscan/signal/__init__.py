@@ -3,8 +3,8 @@
 
 Every function takes arrays of NumPy, CuPy, PyTorch and JAX, on the CPU and on GPUs, and returns arrays of the same
 package: of PyTorch's or JAX's where any argument is one. There they are differentiable in the signal, the coefficients
-and the initial state, through ``flashscan.torch`` and ``flashscan.jax``, with these functions' limits: once, and in
-PyTorch also in forward mode. PyTorch's autocast does not concern them.
+and the initial state, through ``flashscan.torch`` and ``flashscan.jax``, with these functions' limits: in
+PyTorch once, in either mode, and in JAX any number of times. PyTorch's autocast does not concern them.
 
 A filter goes through time in blocks. Products of matrices give what a block does by itself and what its initial state
 adds, and an ``affine_scan`` with one matrix for a whole block gives the states between. The matrices are computed in
