@@ -102,7 +102,7 @@ def by_composition(monkeypatch):
 
 @pytest.mark.parametrize("with_state", [False, True])
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("case", [*COMPOSED, *PARTS])
+@pytest.mark.parametrize("case", [*_gated.PARTS, *PARTS])
 def test_the_composition_equals_the_plans(case, place, with_state, monkeypatch):
     run, given = problem(case, place, with_state)
     results = []
@@ -143,7 +143,7 @@ def test_bounded_slopes(monkeypatch):
 
 
 @pytest.mark.parametrize("place", ["rows", "packed, resets"])
-@pytest.mark.parametrize("case", [*COMPOSED, *PARTS])
+@pytest.mark.parametrize("case", [*_gated.PARTS, *PARTS])
 def test_tangents_and_second_derivatives(case, place):
     run, given = problem(case, place, time=6 if place != "rows" else 3)
     fast = place != "rows"  # along one random direction: the formula is that of the rows
