@@ -180,7 +180,7 @@ def _along_matrices(factors: Array, entering: Array, initial: Any, steps: Steps)
     """dy[t] = dy[t-1] factors[t] + entering[t], and the last of it."""
     multiply: Callable[..., Array] = lambda *two: jnp.matmul(*two, precision="highest")
     time, length = steps.time, factors.shape[steps.time]
-    first = steps.firsts(length).reshape(-1, 1, 1)
+    first = steps.firsts(length).reshape(-1, *(1,) * (factors.ndim - 1 - time))
     if initial is not None:
         carried = steps.before(jnp.zeros_like(factors), initial)  # 0 but at first steps
         entering = entering + multiply(carried, factors)
