@@ -29,13 +29,15 @@ std::string refusal_of(const LinearPass& pass, int device) {
     return {};
 }
 
-// Passes of the kernel "chunked". Sequences that have chunks of their own begin anywhere, so that these are not
-// aligned.
+// Passes of the kernel "chunked". With time innermost one kernel finds out by itself what is aligned. Sequences that
+// have chunks of their own begin anywhere, so that these are not aligned.
 PassVariants chunked_variants(const LinearProblem& problem, Pass pass, bool batch_invariant) {
     PassVariants variants;
-    if (!(batch_invariant && problem.packed()) && can_align(problem, pass, batch_invariant))
+    const LinearPass any = make_chunked_pass(problem, pass, false, batch_invariant);
+    const bool by_sequence = batch_invariant && problem.packed();
+    if (!any.time_inner && !by_sequence && can_align(problem, pass, batch_invariant))
         variants.push_back(make_chunked_pass(problem, pass, true, batch_invariant));
-    variants.push_back(make_chunked_pass(problem, pass, false, batch_invariant));
+    variants.push_back(any);
     return variants;
 }
 

@@ -84,7 +84,7 @@ struct ChunkedBlock {
     using Before = StatesBefore<X, Shape, Down>;
     using Sequences = SequenceStates<Ty, Shape, Backward>;
     static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
-    // Sequences begin anywhere, so that the kernels of aligned tensors have no code for chunks of their own.
+    // Sequences begin anywhere, so that the kernel of packs of channels has no code for chunks of their own.
     static constexpr bool may_be_by_sequence = access == Access::channels || access == Access::time;
     // From so many blocks side by side in rows on, a block asks for its carry before it loads its tile.
     static constexpr uint32_t asking_blocks = 64;
@@ -167,6 +167,7 @@ struct ChunkedBlock {
     __device__ __forceinline__ void summarize(Tile& tile, Sequences& sequences) const {
         const Walker walk{p, at, tile.events, sequences};
         walk.complete(tile.gate);
+        // The general loop also serves sums of gate gradients, where that of Kind::cuts would do otherwise.
         if (tile.eventful && (needs_general(p) || Sum::wanted(p))) walk.load_sequences();
         const auto of_kind = [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
@@ -180,7 +181,8 @@ struct ChunkedBlock {
             scan_lanes(tile.through);
         }
     }
-    // Each loop adds to what is compiled for every type, so that log and logit gates have none without code for events.
+    // Every further loop is compiled for each type. Log and logit gates therefore have no loop of their own for warps
+    // without events.
     __device__ __forceinline__ bool plain(const Tile& tile) const {
         return !tile.eventful && p.gate_form == gate_value;
     }

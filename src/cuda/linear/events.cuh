@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bit masks of the steps of a lane at which more happens than h' = a h + x: steps that RESET names, and the first and
-// the last steps of packed sequences. Each step has a bit in each mask. Warps without events take loops without the
-// code for them (walk.cuh).
+// the last steps of packed sequences. Each step has a bit in each mask. Warps without events mostly take loops
+// without the code for them (walk.cuh).
 #pragma once
 
 #include "cuda/device/tile/sequences.cuh"

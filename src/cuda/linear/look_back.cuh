@@ -158,10 +158,15 @@ struct LookBack {
     // Returns the carry of a row into a warp of this chunk, given the carry into the link. Where the link ends with
     // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link.
     __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry) const {
-        if (chunks > 1)
+        if (chunks > 1) {
+            // First the groups, which the first half of the threads has folded, then the chunks. It is a loop so that
+            // the code of apply_folds is there once.
 #pragma unroll 1
-            for (int base = 0; base < threads; base += half)
-                if ((base == 0 ? earlier_groups() : earlier_chunks()) > 0) carry = apply_folds(base, row, carry);
+            for (int base = 0; base < threads; base += half) {
+                const int count = base == 0 ? earlier_groups() : earlier_chunks();
+                if (count > 0) carry = apply_folds(base, row, carry);
+            }
+        }
         for (int w = 0; w < warp_time; ++w) carry = Ty::apply(total_of(w, row), carry);
         if (speaks && warp_time == warps_in_time - 1 && !last() && last_of_link())
             publish_value(p.carries, place(link() + 1, row), Ty::apply(total_of(warp_time, row), carry));

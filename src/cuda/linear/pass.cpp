@@ -218,7 +218,9 @@ std::string LinearPass::describe() const {
     const int64_t groups = batches * tuning.row_groups;
     std::string text = fmt::format("{} groups of {} rows x {} chunks of {} steps, {} innermost, {}", groups,
                                    warp_rows << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps, inner,
-                                   aligned ? "aligned" : "element by element");
+                                   aligned      ? "aligned"
+                                   : time_inner ? "in vectors where rows are aligned"
+                                                : "element by element");
     if (by_sequence) text += ", of each sequence from its start";
     if (tuning.chunks > 1)
         text += fmt::format(", look-back over {} x {}", 1 << tuning.log2_group_chunks, 1 << tuning.log2_link_groups);

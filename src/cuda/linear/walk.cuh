@@ -7,8 +7,9 @@
 //
 // Either way one number, h or c, is carried from step to step through an affine map, so a run of steps is summarised as
 // (product of the gates, result for a carry of zero): `summarize`. Walks go with time or against it (Down: against the
-// order of memory). Steps that do not exist have a gate of 1 and zeros, which is the identity. Warps whose steps have
-// no events (events.cuh), and gates given by value, take loops without the code for them.
+// order of memory). Steps that do not exist have a gate of 1 and zeros, which is the identity. Loops are compiled for
+// several cases (Kind), so that warps without events (events.cuh) do without the code for them; in the kernel "chunked"
+// only where gates are values.
 #pragma once
 
 #include "cuda/device/scan/segments.cuh"
@@ -54,10 +55,11 @@ template <typename Ty, typename F>
 __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
     // In other arithmetic than f32 the functions of log and logit gates are calls, for which one loop is enough.
     constexpr bool quick = std::is_same_v<typename Ty::GateWide, float>;
+    constexpr Kind of_logs = quick ? Kind::logs : Kind::forms;
     if (events || p.gate_form == gate_value)
         with_value_kind(events, f);
     else if (quick && p.gate_form == gate_log)
-        f(std::integral_constant < Kind, quick ? Kind::logs : Kind::forms > {});
+        f(std::integral_constant<Kind, of_logs>{});
     else
         f(std::integral_constant<Kind, Kind::forms>{});
 }
@@ -87,38 +89,6 @@ struct SequenceStates {
     Wide before[Backward ? Shape::L : 1][Shape::V];  // backward: h before the step at which the walk leaves a sequence
 };
 struct NoSequenceStates {};
-
-// The value of a log or logit gate whose form is known at run time alone, and its derivative, as gate_of and
-// gate_derivative compute them, but without branches.
-__device__ __forceinline__ float exp_of_form(int form, float g) {
-    const bool log = form == gate_log;
-    float x;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(g * (log ? log2_e : -log2_e)), "f"(log ? INFINITY : 126.0F));
-    return ptx::quick_exp2(x);
-}
-__device__ __forceinline__ float any_gate_of(int form, float g) {
-    const float e = exp_of_form(form, g), logistic = ptx::quick_reciprocal(1.0F + e);
-    return form == gate_log ? e : logistic;
-}
-__device__ __forceinline__ float any_gate_derivative(int form, float g, float a) {
-    const float logistic = a * (exp_of_form(form, g) * a);
-    return form == gate_log ? a : logistic;
-}
-template <typename W>
-__device__ __forceinline__ W any_gate_of(int form, W g) {
-    return gate_of(form, g);
-}
-template <typename W>
-__device__ __forceinline__ W any_gate_derivative(int form, W g, W a) {
-    return gate_derivative(form, g, a);
-}
-
-// A lane's gates as given, and their values, which are computed once for both passes.
-template <typename Ty, typename Shape>
-struct GateValues {
-    const Steps<typename Ty::G, Shape>& given;
-    typename Ty::GateWide value[Shape::L][Shape::V];
-};
 
 // Supplies h before each step of a lane in the backward pass. With channels innermost `states` were loaded from one
 // step earlier, so they are the answers. With time innermost `states` are those of the lane's own steps, so a step
@@ -253,30 +223,9 @@ struct Walk {
     template <Kind kind>
     __device__ __forceinline__ GateWide gate_value_of(GateWide g) const {
         if constexpr (kind == Kind::plain || kind == Kind::cuts) return g;
-        if (kind == Kind::general) return p.gate_form == gate_value ? g : any_gate_of(p.gate_form, g);
+        if (kind == Kind::general) return p.gate_form == gate_value ? g : gate_of(p.gate_form, g);
         return gate_of(form<kind>(), g);
     }
-    using Given = Steps<G, Shape>;
-    using Values = GateValues<Ty, Shape>;
-    template <Kind kind>
-    __device__ __forceinline__ GateWide value_of(const Given& gate, int i, int v) const {
-        return gate_value_of<kind>(gate.get(i, v));
-    }
-    template <Kind kind>
-    __device__ __forceinline__ GateWide value_of(const Values& gate, int i, int v) const {
-        return gate.value[i][v];
-    }
-    static __device__ __forceinline__ GateWide given(const Given& gate, int i, int v) { return gate.get(i, v); }
-    static __device__ __forceinline__ GateWide given(const Values& gate, int i, int v) { return gate.given.get(i, v); }
-    __device__ __forceinline__ void evaluate(Values& gates) const {
-        with_kind<Ty>(p, false, [&](auto kind) {
-#pragma unroll
-            for (int i = 0; i < L; ++i)
-#pragma unroll
-                for (int v = 0; v < V; ++v) gates.value[i][v] = value_of<decltype(kind)::value>(gates.given, i, v);
-        });
-    }
-
     __device__ __forceinline__ bool exists(int i) const {
         return (i >= most_skew<Shape> || i >= at.first) && i < at.steps;
     }
@@ -309,7 +258,8 @@ struct Walk {
             for (int v = 0; v < at.rows; ++v) body(step, v);
         }
     }
-    // Loads what enters sequences. Must come before the loops of Kind::general.
+    // Loads the carries that enter sequences and, backward, the states before their first steps in the recurrence. Must
+    // come before the loops of Kind::general.
     __device__ __forceinline__ void load_sequences() const {
         for_events(events.begin, [&](int step, int v) {
             sequences.carry[step][v] =
@@ -346,10 +296,10 @@ struct Walk {
         return Backward && at.steps > 0 && events.at(events.begin, Down ? at.steps - 1 : 0);
     }
 
-    // Composes the summary of the lane's steps: m maps the carry before them to the carry after them. Like the loops
-    // below, this one takes the gates as given or as values worked out before.
-    template <Kind kind, typename Gates>
-    __device__ __forceinline__ void summarize(const Gates& gate, const Steps<X, Shape>& source, Map (&m)[V]) const {
+    // Composes the summary of the lane's steps: m maps the carry before them to the carry after them.
+    template <Kind kind>
+    __device__ __forceinline__ void summarize(const Steps<G, Shape>& gate, const Steps<X, Shape>& source,
+                                              Map (&m)[V]) const {
         const auto cut = cuts();
         BackwardCarry<Ty> carry[V];
 #pragma unroll
@@ -361,7 +311,7 @@ struct Walk {
         for_steps([&](int i) {
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                const GateWide a = value_of<kind>(gate, i, v);
+                const GateWide a = gate_value_of<kind>(gate.get(i, v));
                 const Wide x = source.get(i, v);
                 if constexpr (kind == Kind::general) {
                     if (events.at(events.begin, i)) {
@@ -391,14 +341,14 @@ struct Walk {
 
     // Walks the lane's steps forward in the recurrence. h is the carry before them, then after them; source becomes
     // h[t].
-    template <Kind kind, typename Gates>
-    __device__ __forceinline__ void forward(const Gates& gate, Steps<X, Shape>& source, Wide (&h)[V]) const {
+    template <Kind kind>
+    __device__ __forceinline__ void forward(const Steps<G, Shape>& gate, Steps<X, Shape>& source, Wide (&h)[V]) const {
         const auto cut = cuts();
         StepWriter<X, Shape, Down> writer{source};
         for_steps([&](int i) {
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                const GateWide a = value_of<kind>(gate, i, v);
+                const GateWide a = gate_value_of<kind>(gate.get(i, v));
                 const Wide x = source.get(i, v);
                 if constexpr (kind == Kind::general) {
                     if (events.at(events.begin, i)) h[v] = sequences.carry[i][v];
@@ -415,8 +365,8 @@ struct Walk {
     // Walks the lane's steps of the backward recurrence. c is the carry before them, then after them; source becomes
     // g[t]. before(i, v) supplies h before step i, first[v] is h before the row's first step. The gradients with
     // respect to the gates as given go to sink(i, values).
-    template <Kind kind, typename Gates, typename Before, typename Sink>
-    __device__ __forceinline__ void backward(const Gates& gate, Steps<X, Shape>& source, Wide (&c)[V],
+    template <Kind kind, typename Before, typename Sink>
+    __device__ __forceinline__ void backward(const Steps<G, Shape>& gate, Steps<X, Shape>& source, Wide (&c)[V],
                                              const Wide (&first)[V], Before&& before, Sink&& sink) const {
         const auto cut = cuts();
         StepWriter<X, Shape, Down> writer{source};
@@ -428,7 +378,7 @@ struct Walk {
             GateWide gate_gradients[V];
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                const GateWide a = value_of<kind>(gate, i, v);
+                const GateWide a = gate_value_of<kind>(gate.get(i, v));
                 Wide h = before(i, v);
                 if constexpr (kind == Kind::general)
                     if (events.at(events.begin, i)) carry[v] = {sequences.carry[i][v]};
@@ -444,9 +394,9 @@ struct Walk {
                     if (events.at(events.end, i)) sequences.carry[i][v] = carry[v].number();
                 results[v] = g;
                 if constexpr (kind == Kind::general) {
-                    if (p.gate_form != gate_value) h = any_gate_derivative(p.gate_form, given(gate, i, v), a) * h;
+                    if (p.gate_form != gate_value) h = gate_derivative(p.gate_form, gate.get(i, v), a) * h;
                 } else if (form<kind>() != gate_value) {
-                    h = gate_derivative(form<kind>(), given(gate, i, v), a) * h;
+                    h = gate_derivative(form<kind>(), gate.get(i, v), a) * h;
                 }
                 gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(multiply(g, conj(h)));
             }

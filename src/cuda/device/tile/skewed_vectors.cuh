@@ -2,7 +2,8 @@
 // Copies of tiles of one row for each warp, time innermost, where the row may begin and end within a vector of 16
 // bytes.
 //
-// Lanes own whole aligned vectors. Vectors that belong to the row alone are copied as in time_vectors.cuh. The vectors
+// Lanes own whole aligned vectors. Vectors that belong to the row alone are copied whole, through the warp's buffer
+// (time_vectors.cuh). The vectors
 // at its ends, which neighbouring rows may share, are copied element by element, by one lane for each element. No byte
 // outside of the row is read or written.
 #pragma once

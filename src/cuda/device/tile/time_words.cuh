@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of tiles with time innermost and any strides and addresses. Pieces are copied asynchronously (cp.async) into
 // the warp's buffer in shared memory, so that loads under way take no registers. They are laid out so that each lane
-// finds its steps as whole vectors. A piece is a vector of 16 bytes where a tensor's rows are aligned to these, else
-// one element or a pair of 16-bit elements.
+// finds its steps as whole vectors. Rows that begin and end at multiples of 16 bytes are copied as vectors, others in
+// pieces: one element, or a pair of 16-bit elements.
 //
 // 16-bit rows that begin in the middle of a word lie half a word off in the buffer, and lanes shift them as they read.
 // Only words that belong to the row alone are copied as words; elements at its ends, which share words with others, are
@@ -191,7 +191,8 @@ struct TimeWords {
     }
 
     static __device__ __forceinline__ void store(const Tile& tile, const View& view, const Place& at, char* buffer) {
-        if (in_vectors(view, at, at.warp_t0)) {
+        if (in_vectors(view, at,
+                       at.warp_t0)) {  // only where the row begins counts: a last vector is stored in elements
             Vectors::write(tile, at, buffer);
             __syncwarp();
             for_vectors(view, at, at.warp_steps, [&](int offset, char* to, int steps) {

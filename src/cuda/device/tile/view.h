@@ -9,8 +9,9 @@ namespace flashscan::cuda {
 // How a warp is laid out over a tensor and accesses memory.
 //   channels       neighbouring lanes hold neighbouring rows; elements are accessed one by one, with any strides
 //   channel_packs  the same, but rows are contiguous and aligned, and the pack of rows of a lane is one access
-//   time           neighbouring lanes hold neighbouring segments of time, with any strides
-//   time_vectors   the same, but time is contiguous and aligned to 16 bytes, and accesses are vectors of 16 bytes
+//   time           neighbouring lanes hold neighbouring segments of time, with any strides; accesses are vectors of 16
+//                  bytes where rows begin and end at multiples of these
+//   time_vectors   the same, but rows always do
 enum class Access {
     channels,
     channel_packs,
