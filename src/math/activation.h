@@ -64,6 +64,11 @@ struct ExpAndRest {
 };
 FLASHSCAN_HD ExpAndRest<float> exp_and_rest(float x) { return {::expf(x), -::expm1f(x)}; }
 FLASHSCAN_HD ExpAndRest<double> exp_and_rest(double x) { return {::exp(x), -::expm1(x)}; }
+// The same for x <= 0.
+template <typename V>
+FLASHSCAN_HD ExpAndRest<V> exp_and_rest_of_negative(V x) {
+    return exp_and_rest(x);
+}
 
 // log(sigmoid(x)): x - log(1 + exp(x)) where x is negative, so that neither end cancels or overflows.
 template <typename T>

@@ -152,11 +152,11 @@ FLASHSCAN_HD Decayed<V> decayed(V g, V second, V rate) {
         const V above = V(1) - rate;
         return {rate + above * s.open, above * s.shut, above * s.open * s.shut, V(0), s.shut};
     } else if constexpr (kind == Decay::softplus && !Slopes) {
-        const ExpAndRest<V> e = exp_and_rest(rate * open_of(g));
+        const ExpAndRest<V> e = exp_and_rest_of_negative(rate * open_of(g));
         return {e.exp, e.rest, V(0), V(0), V(0)};
     } else if constexpr (kind == Decay::softplus) {
         const Sigmoids<V> s = sigmoids(g);
-        const ExpAndRest<V> e = exp_and_rest(rate * s.open);
+        const ExpAndRest<V> e = exp_and_rest_of_negative(rate * s.open);
         return {e.exp, e.rest, e.exp * rate * s.open * s.shut, V(0), e.exp * s.open};
     } else {
         return ratio_of(g, second);

@@ -4,6 +4,7 @@
 // walks one channel after the other. One thread owns all channels of a block, and nothing is shared between threads.
 #pragma once
 
+#include "cpu/kernels/gated_layers.h"
 #include "cpu/kernels/gated_tile.h"
 #include "cpu/kernels/linear_column_steps.h"
 #include "cpu/kernels/linear_row_steps.h"
@@ -21,21 +22,113 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
 
   public:
     GatedColumns(const LinearCall& p, const LinearBlock& block, GatedWork<T>& work)
-        : Base(p, block, work), pitch_(Base::round_to_vectors(channels_)) {
+        : Base(p, block, work),
+          pitch_(Base::round_to_vectors(channels_)),
+          panel_steps_(pitch_ < Base::tile_numbers ? Base::tile_numbers / pitch_ : 1),
+          layer_(layer_of(p_.parts)),
+          long_tiles_(layer_ < gated_layer_count && all_in_place()) {
         if (pitch_ == channels_) return;
         for (Panel<T>* panel : {&w_.input, &w_.gate, &w_.second_gate, &w_.input_gate, &w_.output_gate, &w_.grad_output,
                                 &w_.states, &w_.previous})
-            for (int64_t k = 0; k < tile_steps(); ++k)
+            for (int64_t k = 0; k < panel_steps_; ++k)
                 for (int64_t l = channels_; l < pitch_; ++l) panel->own[k * pitch_ + l] = 0;
         for (T* state : {w_.carry, w_.local, w_.power})
             for (int64_t l = channels_; l < pitch_; ++l) state[l] = 0;
         Base::one(w_.product, pitch_);
     }
 
-    int64_t tile_steps() const { return pitch_ < Base::tile_numbers ? Base::tile_numbers / pitch_ : 1; }
+    // Panels hold panel_steps_ steps. Where no panel is used, a tile has more.
+    int64_t tile_steps() const { return long_tiles_ && panel_steps_ < 64 ? 64 : panel_steps_; }
 
     void apply(const Row& row, int64_t i, int64_t n, bool write) {
-        const TileOf t = this->tile(row, i, n, 0);
+        for (int64_t k = 0, steps; k < n; k += steps) {
+            steps = write && long_tiles_ ? steps_of_layer(row, i + k, n - k) : least(panel_steps_, n - k);
+            apply_tile(this->tile(row, i + k, steps, 0), write);
+        }
+    }
+
+    bool summarise(const Row& row, int64_t i, int64_t n) {
+        bool any = false;
+        for (int64_t k = 0; k < n; k += panel_steps_) {
+            const TileOf t = this->tile(row, i + k, least(panel_steps_, n - k), 0);
+            this->before(t, false);
+            Tile steps = open(t);
+            steps.carry = w_.local;
+            steps.product = w_.product;
+            steps.power = w_.power;
+            any = (p_.backward ? columns_summarise<false, true>(steps) : columns_summarise<false, false>(steps)) || any;
+        }
+        return any;
+    }
+
+    Span place(const TileOf&, int64_t k, int64_t count) const { return {k * pitch_, count, pitch_, pitch_, 0, 1, {}}; }
+    Ahead ahead(const TileOf& t, int64_t k, const Tensor& of) const {
+        const int64_t bytes = bytes_of(of.number), steps = least(panel_steps_, t.n);
+        return {address(of, t.row.batch, t.time + k + this->walking_step() * steps, block_.c0), of.time * bytes,
+                of.channels * bytes};
+    }
+    bool in_place(const TileOf& t, const Tensor& from) const {
+        return in_place(from) || (t.n == 1 && lies_as_step(from));
+    }
+    bool writes_in_place(const TileOf& t, const Tensor& to) const { return in_place(t, to); }
+    void copy(const TileOf& t, const Tensor& from, T* to, int64_t skip, int64_t shift, int64_t count) const {
+        load_panel(to + skip * pitch_, pitch_, from.number,
+                   address(from, t.row.batch, t.time + skip + shift, block_.c0),
+                   {count, from.time, channels_, from.channels, 1});
+    }
+    void store(const TileOf& t, const Tensor& to, const T* panel) const {
+        store_panel(panel, pitch_, to.number, address(to, t.row.batch, t.time, block_.c0),
+                    {t.n, to.time, channels_, to.channels, 1}, p_.stream_stores);
+    }
+    // The numbers of a tile are added in T, and the sums of tiles in double. For each channel w_.sums holds the sum by
+    // the rate and then the sum by the bias.
+    void add_sums(const TileOf& t) const { add_sums(w_.grad_gate.own, t.n); }
+
+  private:
+    using Tile = ColumnTile<T, Own<T>, Own<T>>;
+
+    static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+    void add_sums(const T* grad_gate, int64_t steps) const {
+        constexpr int64_t width = Simd<T>::width;
+        for (int64_t l = 0; l < pitch_; l += width) {
+            Two<T> sums{};
+            for (int64_t k = 0; k < steps; ++k) {
+                sums.odd += cpu::FLASHSCAN_ISA::load(grad_gate + k * pitch_ + l);
+                if (p_.parts.has_param()) sums.even += cpu::FLASHSCAN_ISA::load(w_.grad_rate + k * pitch_ + l);
+            }
+            sums.even *= cpu::FLASHSCAN_ISA::load(w_.rate_by_param + l);
+            add_in_double<T>(w_.sums + 2 * l, low_half(sums));
+            add_in_double<T>(w_.sums + 2 * l + width, high_half(sums));
+        }
+    }
+
+    bool lies_as_step(const Tensor& t) const {
+        return same_number<T>(t.number) && t.channels == 1 && pitch_ == channels_;
+    }
+    bool in_place(const Tensor& t) const { return lies_as_step(t) && t.time == pitch_; }
+    // Whether the loops of gated_layers.h read and write nothing but tensors where they lie.
+    bool all_in_place() const {
+        const GatedParts& parts = p_.parts;
+        const auto fit = [&](bool used, const Tensor& t) { return !used || (t.data != nullptr && in_place(t)); };
+        const bool read = fit(true, p_.input) && fit(true, p_.gates) && fit(parts.has_second_gate(), p_.second_gate) &&
+                          fit(parts.has_input_gate(), p_.input_gate) && fit(parts.has_output_gate(), p_.output_gate);
+        if (!read || p_.reset != nullptr) return false;
+        if (!p_.backward) return fit(true, p_.output) && fit(p_.states.data != nullptr, p_.states);
+        return fit(true, p_.states) && fit(true, p_.grad_output) && fit(true, p_.grad_input) &&
+               fit(true, p_.grad_gates) && fit(parts.has_second_gate(), p_.grad_second_gate) &&
+               fit(parts.has_input_gate(), p_.grad_input_gate) && fit(parts.has_output_gate(), p_.grad_output_gate);
+    }
+    // How many of n steps from i on are one tile, if it is long. At one end of a row are a step whose m may be 1, or the
+    // state before which does not lie with the others.
+    int64_t steps_of_layer(const Row& row, int64_t i, int64_t n) const {
+        const int64_t apart = p_.backward ? row.steps() - 1 : p_.starts_with_one ? 0 : row.steps();
+        return i == apart ? 1 : i < apart ? least(n, apart - i) : n;
+    }
+
+    void apply_tile(const TileOf& t, bool write) {
+        const bool by_layer = layer_ < gated_layer_count && !t.flagged && t.start < 0;
+        if (write && by_layer && (!p_.backward || this->wants_gate_gradients())) return apply_layer(t);
         this->before(t, write);
         Tile steps = open(t);
         steps.carry = w_.carry;
@@ -54,54 +147,42 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
             this->after_forward(t);
     }
 
-    bool summarise(const Row& row, int64_t i, int64_t n) {
-        const TileOf t = this->tile(row, i, n, 0);
-        this->before(t, false);
-        Tile steps = open(t);
-        steps.carry = w_.local;
-        steps.product = w_.product;
-        steps.power = w_.power;
-        return p_.backward ? columns_summarise<false, true>(steps) : columns_summarise<false, false>(steps);
-    }
-
-    Span place(const TileOf&, int64_t k, int64_t count) const { return {k * pitch_, count, pitch_, pitch_, 0, 1, {}}; }
-    Ahead ahead(const TileOf& t, int64_t k, const Tensor& of) const {
-        const int64_t bytes = bytes_of(of.number);
-        return {address(of, t.row.batch, t.time + k + this->walking_step() * t.n, block_.c0), of.time * bytes,
-                of.channels * bytes};
-    }
-    bool in_place(const TileOf& t, const Tensor& from) const {
-        return same_number<T>(from.number) && from.channels == 1 && pitch_ == channels_ &&
-               (t.n == 1 || from.time == pitch_);
-    }
-    bool writes_in_place(const TileOf& t, const Tensor& to) const { return in_place(t, to); }
-    void copy(const TileOf& t, const Tensor& from, T* to, int64_t skip, int64_t shift, int64_t count) const {
-        load_panel(to + skip * pitch_, pitch_, from.number,
-                   address(from, t.row.batch, t.time + skip + shift, block_.c0),
-                   {count, from.time, channels_, from.channels, 1});
-    }
-    void store(const TileOf& t, const Tensor& to, const T* panel) const {
-        store_panel(panel, pitch_, to.number, address(to, t.row.batch, t.time, block_.c0),
-                    {t.n, to.time, channels_, to.channels, 1}, p_.stream_stores);
-    }
-    // The numbers of a tile are added in T, and the sums of tiles in double. For each channel w_.sums holds the sum by
-    // the rate and then the sum by the bias.
-    void add_sums(const TileOf& t) const {
-        constexpr int64_t width = Simd<T>::width;
-        for (int64_t l = 0; l < pitch_; l += width) {
-            Two<T> sums{};
-            for (int64_t k = 0; k < t.n; ++k) {
-                sums.odd += cpu::FLASHSCAN_ISA::load(w_.grad_gate.own + k * pitch_ + l);
-                if (p_.parts.has_param()) sums.even += cpu::FLASHSCAN_ISA::load(w_.grad_rate + k * pitch_ + l);
-            }
-            sums.even *= cpu::FLASHSCAN_ISA::load(w_.rate_by_param + l);
-            add_in_double<T>(w_.sums + 2 * l, low_half(sums));
-            add_in_double<T>(w_.sums + 2 * l + width, high_half(sums));
+    void apply_layer(const TileOf& t) {
+        const Tensor* const sources[source_count] = {&p_.gates,       &p_.input,       &p_.second_gate, &p_.input_gate,
+                                                     &p_.output_gate, &p_.grad_output, &p_.states};
+        Panel<T>* const panels[source_count] = {&w_.gate,        &w_.input,       &w_.second_gate, &w_.input_gate,
+                                                &w_.output_gate, &w_.grad_output, &w_.states};
+        LayerTile tile{t.n, pitch_, !p_.ascending, {}};
+        for (int k = 0; k < source_count; ++k) {
+            if (!reads(p_.parts, p_.backward, k)) continue;
+            tile.ahead[k] = ahead(t, 0, *sources[k]);
+            if (k != states_source || p_.parts.has_output_gate()) this->load(t, *sources[k], *panels[k]);
         }
+        if (p_.backward)
+            backward_layer(t, tile);
+        else
+            forward_layer(t, tile);
     }
-
-  private:
-    using Tile = ColumnTile<T, Own<T>, Own<T>>;
+    void forward_layer(const TileOf& t, const LayerTile& tile) {
+        this->aim(t, p_.output, w_.y);
+        this->aim(t, p_.states, w_.hidden);
+        with_layer(layer_, [&]<int K>() { layer_forward<K>(w_, tile, p_.states.data != nullptr); });
+        this->put(t, p_.output, w_.y);
+        this->put(t, p_.states, w_.hidden);
+    }
+    void backward_layer(const TileOf& t, const LayerTile& tile) {
+        const Tensor* const tensors[] = {&p_.grad_input, &p_.grad_input_gate, &p_.grad_gates, &p_.grad_second_gate,
+                                         &p_.grad_output_gate};
+        OutputPanel<T>* const panels[] = {&w_.grad_input, &w_.grad_input_gate, &w_.grad_gate, &w_.grad_second,
+                                          &w_.grad_output_gate};
+        this->load_previous(t);
+        for (int k = 0; k < 5; ++k) this->aim(t, *tensors[k], *panels[k]);
+        const bool sums = p_.grad_gate.data != nullptr;
+        for (int64_t l = 0; sums && l < pitch_; ++l) w_.value[l] = w_.grad_rate[l] = 0;
+        with_layer(layer_, [&]<int K>() { layer_backward<K>(w_, tile, static_cast<T>(p_.sqrt_slope_limit), sums); });
+        for (int k = 0; k < 5; ++k) this->put(t, *tensors[k], *panels[k]);
+        if (sums) add_sums(w_.value, 1);
+    }
 
     // The panel as a view whose step 0 is the first step walked.
     View<T> walked(const TileOf& t, T* panel) const {
@@ -119,7 +200,9 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
         return steps;
     }
 
-    int64_t pitch_;
+    int64_t pitch_, panel_steps_;
+    int layer_;
+    bool long_tiles_;
 };
 
 // A panel is the steps of one channel.

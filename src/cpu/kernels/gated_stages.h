@@ -42,7 +42,7 @@ struct GatedWork {
     Panel<T> input, gate, second_gate, input_gate, output_gate, grad_output, states, previous;
     alignas(64) T a[size], m[size], gate_slope[size], second_slope[size], rate_slope[size], scale_slope[size];
     alignas(64) T x[size], h[size], value[size], grad_rate[size];
-    OutputPanel<T> y, grad_input, grad_gate, grad_second, grad_input_gate, grad_output_gate;
+    OutputPanel<T> y, hidden, grad_input, grad_gate, grad_second, grad_input_gate, grad_output_gate;
     alignas(64) T bias[size], rate[size], rate_by_param[size];  // of the channels of a block
     alignas(64) T carry[size], next[size], product[size], power[size], local[size];
     alignas(64) double sums[2 * size], chunk_sums[2 * size];

@@ -80,16 +80,22 @@ FLASHSCAN_INLINE Lanes<T> sqrt_of(Lanes<T> x) {
     return Lanes<T>(square_root(x.v));
 }
 
-// Returns exp(x) as exponential() computes it, 2^n (1 + r s) with exp(r) = 1 + r s, and
-// 1 - exp(x) = -(2^n r s + (2^n - 1)), which does not cancel near x = 0. 2^n - 1 is exact wherever r s counts beside
-// it.
+// Returns exp(x) = 2^n (1 + r s) with exp(r) = 1 + r s, and 1 - exp(x) = -(2^n r s + (2^n - 1)), which does not cancel
+// near x = 0. 2^n - 1 is exact wherever r s counts beside it.
 template <typename T>
 FLASHSCAN_INLINE ExpAndRest<Lanes<T>> exp_and_rest(Lanes<T> x) {
     const Reduced<T> at = reduced<T>(at_least(at_most(x.v, Simd<T>::top), Simd<T>::bottom));
-    const Vec<T> sum = exponential_series<1, T>(at.r), power = times_power(splat<T>(1), at.shifted);
-    const Vec<T> exp = times_power(fused(sum, at.r, splat<T>(1)), at.shifted);
-    const Vec<T> near = -fused(power, sum * at.r, power - T(1));
+    const Vec<T> part = exponential_series<1, T>(at.r) * at.r, power = times_power(splat<T>(1), at.shifted);
+    const Vec<T> exp = times_power(part + T(1), at.shifted);
+    const Vec<T> near = -fused(power, part, power - T(1));
     return {Lanes<T>(exp), Lanes<T>(x.v > T(60) ? T(1) - exp : near)};
+}
+// Neither can overflow here.
+template <typename T>
+FLASHSCAN_INLINE ExpAndRest<Lanes<T>> exp_and_rest_of_negative(Lanes<T> x) {
+    const Reduced<T> at = reduced<T>(at_least(x.v, Simd<T>::bottom));
+    const Vec<T> part = exponential_series<1, T>(at.r) * at.r, power = times_power(splat<T>(1), at.shifted);
+    return {Lanes<T>(fused(power, part, power)), Lanes<T>(fused(-power, part, T(1) - power))};
 }
 
 // 1 / (1 + exp(-x)), from exp(-|x|).
