@@ -4,7 +4,7 @@
 // walks one channel after the other. One thread owns all channels of a block, and nothing is shared between threads.
 #pragma once
 
-#include "cpu/kernels/gated_layers.h"
+#include "cpu/kernels/gated_layer_rows.h"
 #include "cpu/kernels/gated_tile.h"
 #include "cpu/kernels/linear_column_steps.h"
 #include "cpu/kernels/linear_row_steps.h"
@@ -17,6 +17,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     using Base = GatedEngine<T, GatedColumns<T>>;
     using Base::block_;
     using Base::channels_;
+    using Base::layer_;
     using Base::p_;
     using Base::w_;
 
@@ -25,7 +26,6 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
         : Base(p, block, work),
           pitch_(Base::round_to_vectors(channels_)),
           panel_steps_(pitch_ < Base::tile_numbers ? Base::tile_numbers / pitch_ : 1),
-          layer_(layer_of(p_.parts)),
           long_tiles_(layer_ < gated_layer_count && all_in_place()) {
         if (pitch_ == channels_) return;
         for (Panel<T>* panel : {&w_.input, &w_.gate, &w_.second_gate, &w_.input_gate, &w_.output_gate, &w_.grad_output,
@@ -83,6 +83,15 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     // The numbers of a tile are added in T, and the sums of tiles in double. For each channel w_.sums holds the sum by
     // the rate and then the sum by the bias.
     void add_sums(const TileOf& t) const { add_sums(w_.grad_gate.own, t.n); }
+    void run_layer(const LayerTile& tile) const {
+        if (!p_.backward)
+            return with_layer(layer_, [&]<int K>() { layer_forward<K>(w_, tile, p_.states.data != nullptr); });
+        const bool sums = p_.grad_gate.data != nullptr;
+        for (int64_t l = 0; sums && l < pitch_; ++l) w_.value[l] = w_.grad_rate[l] = 0;
+        const T limit = static_cast<T>(p_.sqrt_slope_limit);
+        with_layer(layer_, [&]<int K>() { layer_backward<K>(w_, tile, limit, sums); });
+        if (sums) add_sums(w_.value, 1);
+    }
 
   private:
     using Tile = ColumnTile<T, Own<T>, Own<T>>;
@@ -127,8 +136,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     }
 
     void apply_tile(const TileOf& t, bool write) {
-        const bool by_layer = layer_ < gated_layer_count && !t.flagged && t.start < 0;
-        if (write && by_layer && (!p_.backward || this->wants_gate_gradients())) return apply_layer(t);
+        if (t.start < 0 && this->takes_layer(t, write)) return apply_layer(t);
         this->before(t, write);
         Tile steps = open(t);
         steps.carry = w_.carry;
@@ -148,40 +156,10 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     }
 
     void apply_layer(const TileOf& t) {
-        const Tensor* const sources[source_count] = {&p_.gates,       &p_.input,       &p_.second_gate, &p_.input_gate,
-                                                     &p_.output_gate, &p_.grad_output, &p_.states};
-        Panel<T>* const panels[source_count] = {&w_.gate,        &w_.input,       &w_.second_gate, &w_.input_gate,
-                                                &w_.output_gate, &w_.grad_output, &w_.states};
-        LayerTile tile{t.n, pitch_, !p_.ascending, {}};
-        for (int k = 0; k < source_count; ++k) {
-            if (!reads(p_.parts, p_.backward, k)) continue;
-            tile.ahead[k] = ahead(t, 0, *sources[k]);
-            if (k != states_source || p_.parts.has_output_gate()) this->load(t, *sources[k], *panels[k]);
-        }
-        if (p_.backward)
-            backward_layer(t, tile);
-        else
-            forward_layer(t, tile);
-    }
-    void forward_layer(const TileOf& t, const LayerTile& tile) {
-        this->aim(t, p_.output, w_.y);
-        this->aim(t, p_.states, w_.hidden);
-        with_layer(layer_, [&]<int K>() { layer_forward<K>(w_, tile, p_.states.data != nullptr); });
-        this->put(t, p_.output, w_.y);
-        this->put(t, p_.states, w_.hidden);
-    }
-    void backward_layer(const TileOf& t, const LayerTile& tile) {
-        const Tensor* const tensors[] = {&p_.grad_input, &p_.grad_input_gate, &p_.grad_gates, &p_.grad_second_gate,
-                                         &p_.grad_output_gate};
-        OutputPanel<T>* const panels[] = {&w_.grad_input, &w_.grad_input_gate, &w_.grad_gate, &w_.grad_second,
-                                          &w_.grad_output_gate};
-        this->load_previous(t);
-        for (int k = 0; k < 5; ++k) this->aim(t, *tensors[k], *panels[k]);
-        const bool sums = p_.grad_gate.data != nullptr;
-        for (int64_t l = 0; sums && l < pitch_; ++l) w_.value[l] = w_.grad_rate[l] = 0;
-        with_layer(layer_, [&]<int K>() { layer_backward<K>(w_, tile, static_cast<T>(p_.sqrt_slope_limit), sums); });
-        for (int k = 0; k < 5; ++k) this->put(t, *tensors[k], *panels[k]);
-        if (sums) add_sums(w_.value, 1);
+        LayerTile tile{};
+        tile.steps = t.n, tile.lanes = pitch_, tile.down = !p_.ascending;
+        if (p_.backward) this->load_previous(t);
+        Base::apply_layer(t, tile);
     }
 
     // The panel as a view whose step 0 is the first step walked.
@@ -201,7 +179,6 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     }
 
     int64_t pitch_, panel_steps_;
-    int layer_;
     bool long_tiles_;
 };
 
@@ -211,6 +188,7 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
     using Base = GatedEngine<T, GatedRows<T>>;
     using Base::block_;
     using Base::channels_;
+    using Base::layer_;
     using Base::p_;
     using Base::w_;
     static constexpr int64_t most = Base::tile_numbers;
@@ -223,6 +201,7 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
 
     void apply(const Row& row, int64_t i, int64_t n, bool write) {
         for_tiles(row, i, n, [&](const TileOf& t) {
+            if (this->takes_layer(t, write)) return apply_layer(t);
             this->before(t, write);
             Tile steps = open(t);
             steps.carry = w_.carry[t.c];
@@ -279,6 +258,26 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
         store_panel(panel, t.n, to.number, address(to, t.row.batch, t.time, block_.c0 + t.c), {1, 0, t.n, to.time, 1},
                     p_.stream_stores);
     }
+    void run_layer(const LayerTile& tile) const {
+        Tile steps{};
+        steps.steps = tile.steps;
+        steps.x = this->recurrence_input();
+        steps.gate = w_.a;
+        steps.y = w_.h;
+        steps.carry = w_.carry[tile.channel];
+        const bool kept = p_.states.data != nullptr;
+        const T limit = static_cast<T>(p_.sqrt_slope_limit);
+        double* const sums = p_.grad_gate.data != nullptr ? w_.sums + 2 * tile.channel : nullptr;
+        with_layer(layer_, [&]<int K>() {
+            if (!p_.backward)
+                tile.down ? layer_row_forward<K, true>(w_, steps, tile, kept)
+                          : layer_row_forward<K, false>(w_, steps, tile, kept);
+            else
+                tile.down ? layer_row_backward<K, true>(w_, steps, tile, limit, sums)
+                          : layer_row_backward<K, false>(w_, steps, tile, limit, sums);
+        });
+        w_.carry[tile.channel] = steps.carry;
+    }
     void add_sums(const TileOf& t) const {
         w_.sums[2 * t.c + 1] += add_up(w_.grad_gate.own, t.n, 1);
         if (p_.parts.has_param())
@@ -287,6 +286,33 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
 
   private:
     using Tile = RowTile<T, false, Own<T>, Own<T>>;
+
+    void apply_layer(TileOf t) {
+        LayerTile tile{};
+        tile.steps = t.n, tile.down = !p_.ascending;
+        tile.channel = t.c, tile.fresh = t.start, tile.edge = -1;
+        // These loops have no runs of steps.
+        t.start = -1;
+        if (p_.backward) tile.edge = load_previous_layer(t);
+        Base::apply_layer(t, tile);
+    }
+    // Loads the states before the steps, and returns the vector of which w_.previous.own has them, or -1.
+    int64_t load_previous_layer(const TileOf& t) {
+        constexpr int64_t width = Simd<T>::width;
+        if (t.i + t.n < t.row.steps() || !in_place(t, p_.states)) {
+            this->load_previous(t);
+            return -1;
+        }
+        const int64_t shift = this->walking_step(), edge = shift < 0 ? 0 : t.n - width,
+                      first = shift < 0 ? 0 : width - 1;
+        const T* states = reinterpret_cast<const T*>(address(p_.states, t.row.batch, t.time, block_.c0 + t.c));
+        const T* state = reinterpret_cast<const T*>(p_.first_state);
+        if (state != nullptr) state += t.row.index * p_.channels + block_.c0 + t.c;
+        for (int64_t k = 0; k < width; ++k)
+            w_.previous.own[k] = k != first ? states[edge + k + shift] : state != nullptr ? *state : T(0);
+        w_.previous.at = states + shift;
+        return edge;
+    }
 
     template <typename Use>
     void for_tiles(const Row& row, int64_t i, int64_t n, Use use) const {

@@ -6,7 +6,7 @@
 // reads moves twice. Steps lie in panels in ascending time.
 #pragma once
 
-#include "cpu/kernels/gated_stages.h"
+#include "cpu/kernels/gated_layers.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
@@ -37,7 +37,11 @@ class GatedTiles {
     };
 
     GatedTiles(const LinearCall& p, const LinearBlock& block, Memory& work)
-        : p_(static_cast<const GatedCall&>(p)), block_(block), w_(work), channels_(block.c1 - block.c0) {
+        : p_(static_cast<const GatedCall&>(p)),
+          block_(block),
+          w_(work),
+          channels_(block.c1 - block.c0),
+          layer_(layer_of(p_.parts)) {
         load_channels(w_.bias, p_.bias, T(0));
         load_channels(w_.rate, p_.param, T(0));
         for (int64_t c = 0; c < channels_ && p_.param.data != nullptr; ++c) {
@@ -121,6 +125,7 @@ class GatedTiles {
     const LinearBlock& block_;
     Memory& w_;
     int64_t channels_;
+    int layer_;  // gated_layer_count: the parts have no name
 
   private:
     void load_channels(T* to, const Tensor& from, T missing) const {
@@ -142,11 +147,13 @@ class GatedTiles {
 //     store(tile, tensor, panel)                    copies a panel to the tensor
 //     place(tile, k, count)                         the Span of steps [k, k + count)
 //     ahead(tile, k, tensor)                        the Ahead of the steps from k on
+//     run_layer(layer tile)                         runs the loop of a layer with a name on the panels
 template <typename T, typename Shape>
 class GatedEngine : public GatedTiles<T> {
   protected:
     using Base = GatedTiles<T>;
     using Base::Base;
+    using Base::layer_;
     using Base::p_;
     using Base::w_;
 
@@ -188,7 +195,8 @@ class GatedEngine : public GatedTiles<T> {
         panel.streamed = false;
         if (to.data == nullptr || kept || !shape().writes_in_place(t, to)) return;
         panel.at = reinterpret_cast<T*>(address(to, t.row.batch, t.time, this->block_.c0 + t.c));
-        panel.streamed = p_.stream_stores && reinterpret_cast<uintptr_t>(panel.at) % (Simd<T>::width * sizeof(T)) == 0;
+        panel.streamed = p_.stream_stores && vector_bytes == 64 &&
+                         reinterpret_cast<uintptr_t>(panel.at) % (Simd<T>::width * sizeof(T)) == 0;
     }
     // Copies a tile to the output, unless it was computed there.
     void put(const TileOf& t, const Tensor& to, const OutputPanel<T>& panel) {
@@ -229,6 +237,33 @@ class GatedEngine : public GatedTiles<T> {
             else
                 run_epilogue_gradient(p_, w_, span(t, k, count, p_.grad_output, p_.output_gate));
         });
+    }
+
+    // Whether one loop computes all of a tile (gated_layers.h).
+    bool takes_layer(const TileOf& t, bool write) const {
+        return write && layer_ < gated_layer_count && !t.flagged && (!p_.backward || this->wants_gate_gradients());
+    }
+    void apply_layer(const TileOf& t, LayerTile tile) {
+        const Tensor* const sources[source_count] = {&p_.gates,       &p_.input,       &p_.second_gate, &p_.input_gate,
+                                                     &p_.output_gate, &p_.grad_output, &p_.states};
+        Panel<T>* const panels[source_count] = {&w_.gate,        &w_.input,       &w_.second_gate, &w_.input_gate,
+                                                &w_.output_gate, &w_.grad_output, &w_.states};
+        for (int k = 0; k < source_count; ++k) {
+            if (!reads(p_.parts, p_.backward, k)) continue;
+            tile.ahead[k] = shape().ahead(t, 0, *sources[k]);
+            if (k != states_source || p_.parts.has_output_gate()) load(t, *sources[k], *panels[k]);
+        }
+        if (!p_.backward) return apply_outputs<2>(t, tile, {&p_.output, &p_.states}, {&w_.y, &w_.hidden});
+        apply_outputs<5>(
+            t, tile, {&p_.grad_input, &p_.grad_input_gate, &p_.grad_gates, &p_.grad_second_gate, &p_.grad_output_gate},
+            {&w_.grad_input, &w_.grad_input_gate, &w_.grad_gate, &w_.grad_second, &w_.grad_output_gate});
+    }
+    template <size_t Count>
+    void apply_outputs(const TileOf& t, const LayerTile& tile, const Tensor* const (&tensors)[Count],
+                       OutputPanel<T>* const (&panels)[Count]) {
+        for (size_t k = 0; k < Count; ++k) aim(t, *tensors[k], *panels[k]);
+        shape().run_layer(tile);
+        for (size_t k = 0; k < Count; ++k) put(t, *tensors[k], *panels[k]);
     }
 
     void after_forward(const TileOf& t) {
