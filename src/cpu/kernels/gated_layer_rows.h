@@ -35,39 +35,34 @@ FLASHSCAN_INLINE Neighbours<T> walk_block(LayerRow<T>& t, int64_t i, int64_t at,
 // t.x, t.gate and t.y are panels of w, which hold whole vectors.
 template <int Layer, bool Mirror, typename T>
 void layer_row_forward(GatedWork<T>& w, LayerRow<T>& t, const LayerTile tile, bool kept) {
-    using V = Lanes<T>;
     constexpr int64_t width = Simd<T>::width, steps = 2 * width;
     const LayerSources<T> s(w);
     const Target<T> y(w.y), hidden(w.hidden);
-    const V bias(w.bias[tile.channel]), rate(w.rate[tile.channel]);
-    const auto before = [&](int64_t at) __attribute__((always_inline)) {
+    const Lanes<T> bias(w.bias[tile.channel]), rate(w.rate[tile.channel]);
+    for (int64_t at = 0; at < t.steps; at += width) {
         look_ahead<Layer, false>(tile, 0, at);
         const LayerMap<T> map = map_at<Layer>(s, at, bias, rate);
-        V x = map.m * map.v;
+        put_lanes(w.a, at, map.a);
+        put_lanes(w.x, at, map.m * map.v);
         const int64_t fresh = tile.fresh - at;
         if (fresh >= 0 && fresh < width) [[unlikely]]
-            x.v[fresh] = map.v.v[fresh];
-        put_lanes(w.a, at, map.a);
-        put_lanes(w.x, at, x);
-    };
-    const auto after = [&](int64_t at, Vec<T> h) __attribute__((always_inline)) {
-        put_output<Layer>(s, y, hidden, kept, at, V(h));
+            w.x[tile.fresh] = map.v.v[fresh];
+    }
+    const auto put = [&](int64_t at, Vec<T> h) __attribute__((always_inline)) {
+        put_output<Layer>(s, y, hidden, kept, at, Lanes<T>(h));
     };
     Two<T> carry = splat_two(t.carry);
     int64_t i = 0;
     for (; i + steps <= t.steps; i += steps) {
         const int64_t at = Mirror ? t.steps - steps - i : i;
-        before(at);
-        before(at + width);
         const Neighbours<T> h = walk_block<Mirror, false>(t, i, at, carry);
-        after(at, h.low);
-        after(at + width, h.high);
+        put(at, h.low);
+        put(at + width, h.high);
     }
     take_first(carry, t.carry);
-    const int64_t from = Mirror ? 0 : i, to = Mirror ? t.steps - i : t.steps;
-    for (int64_t at = from; at < to; at += width) before(at);
     rows_steps<Mirror, false>(t, i, t.steps);
-    for (int64_t at = from; at < to; at += width) after(at, load(t.y + at));
+    for (int64_t at = Mirror ? 0 : i, to = Mirror ? t.steps - i : t.steps; at < to; at += width)
+        put(at, load(t.y + at));
 }
 
 // The same backward. Adds the gradients of the rate and of the bias to those two of `sums`, unless that is null.
