@@ -43,10 +43,11 @@ void layer_row_forward(GatedWork<T>& w, LayerRow<T>& t, const LayerTile tile, bo
         look_ahead<Layer, false>(tile, 0, at);
         const LayerMap<T> map = map_at<Layer>(s, at, bias, rate);
         put_lanes(w.a, at, map.a);
-        put_lanes(w.x, at, map.m * map.v);
+        Lanes<T> x = map.m * map.v;
         const int64_t fresh = tile.fresh - at;
         if (fresh >= 0 && fresh < width) [[unlikely]]
-            w.x[tile.fresh] = map.v.v[fresh];
+            x = select(only_lane<T>(fresh), map.v, x);
+        put_lanes(w.x, at, x);
     }
     const auto put = [&](int64_t at, Vec<T> h) __attribute__((always_inline)) {
         put_output<Layer>(s, y, hidden, kept, at, Lanes<T>(h));

@@ -5,6 +5,7 @@
 // loop over steps. Other parts and tiles with resets take the stages.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "cpu/kernels/gated_stages.h"
@@ -149,6 +150,14 @@ FLASHSCAN_INLINE LayerFactors<T> factors_at(const LayerSources<T>& s, const Laye
     return {d, m, gated::scale_slope<parts.scale>(d.a, m, limit), dh};
 }
 
+template <typename T>
+FLASHSCAN_INLINE Mask<T> only_lane(int64_t lane) {
+    using Int = typename Simd<T>::Int;
+    Int lanes = {};
+    for (int k = 0; k < Simd<T>::width; ++k) lanes[k] = k;
+    return {lanes == Int{} + static_cast<std::remove_cvref_t<decltype(lanes[0])>>(lane)};
+}
+
 // The gradient of the gate, which is that of the bias, and that of the rate.
 template <typename T>
 struct GateGradient {
@@ -173,8 +182,10 @@ FLASHSCAN_INLINE GateGradient<T> put_gradients(const LayerSources<T>& s, const L
     const V by_decay = g * previous;
     V da = by_decay - g * value, dv = f.m * g;
     if constexpr (parts.scale == Scale::sqrt) da = by_decay + g * value * f.scale_slope;
-    if (fresh >= 0 && fresh < Simd<T>::width) [[unlikely]]
-        da.v[fresh] = by_decay.v[fresh], dv.v[fresh] = g.v[fresh];
+    if (fresh >= 0 && fresh < Simd<T>::width) [[unlikely]] {
+        const Mask<T> lane = only_lane<T>(fresh);
+        da = select(lane, by_decay, da), dv = select(lane, g, dv);
+    }
     const GateGradient<T> sums{da * f.decay.gate_slope, da * f.decay.rate_slope};
     put_lanes(grad.gate, i, sums.gate);
     if constexpr (parts.has_second_gate()) put_lanes(grad.second_gate, i, da * f.decay.second_slope);
