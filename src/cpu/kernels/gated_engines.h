@@ -68,7 +68,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
                 of.channels * bytes};
     }
     bool in_place(const TileOf& t, const Tensor& from) const {
-        return in_place(from) || (t.n == 1 && lies_as_step(from));
+        return lies_as_step(from) && (t.n == 1 || from.time == pitch_of(t));
     }
     bool writes_in_place(const TileOf& t, const Tensor& to) const { return in_place(t, to); }
     void copy(const TileOf& t, const Tensor& from, T* to, int64_t skip, int64_t shift, int64_t count) const {
@@ -115,11 +115,14 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     bool lies_as_step(const Tensor& t) const {
         return same_number<T>(t.number) && t.channels == 1 && pitch_ == channels_;
     }
-    bool in_place(const Tensor& t) const { return lies_as_step(t) && t.time == pitch_; }
-    // Whether the loops of gated_layers.h read and write nothing but tensors where they lie.
+    // The distance of steps in a tile: steps of a block lie in tensors as far apart as those of all channels.
+    int64_t pitch_of(const TileOf& t) const { return t.n > panel_steps_ ? p_.gates.time : pitch_; }
+    // Whether the loops of gated_layers.h can read and write nothing but tensors where they lie.
     bool all_in_place() const {
         const GatedParts& parts = p_.parts;
-        const auto fit = [&](bool used, const Tensor& t) { return !used || (t.data != nullptr && in_place(t)); };
+        const auto fit = [&](bool used, const Tensor& t) {
+            return !used || (t.data != nullptr && lies_as_step(t) && t.time == p_.gates.time);
+        };
         const bool read = fit(true, p_.input) && fit(true, p_.gates) && fit(parts.has_second_gate(), p_.second_gate) &&
                           fit(parts.has_input_gate(), p_.input_gate) && fit(parts.has_output_gate(), p_.output_gate);
         if (!read || p_.reset != nullptr) return false;
@@ -157,7 +160,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
 
     void apply_layer(const TileOf& t) {
         LayerTile tile{};
-        tile.steps = t.n, tile.lanes = pitch_, tile.down = !p_.ascending;
+        tile.steps = t.n, tile.lanes = pitch_, tile.pitch = pitch_of(t), tile.down = !p_.ascending;
         if (p_.backward) this->load_previous(t);
         Base::apply_layer(t, tile);
     }

@@ -49,13 +49,13 @@ constexpr bool reads(const GatedParts& parts, bool backward, int source) {
     }
 }
 
-// A tile of one of these loops: what lies ahead of its sources. Lanes are channels: `steps` steps of `lanes` numbers
-// without gaps between them, walked from the first on, or with `down` from the last. Lanes are steps of `channel`: m is 1
+// A tile of one of these loops: what lies ahead of its sources. Lanes are channels: `steps` steps of `lanes` numbers,
+// `pitch` apart, walked from the first on, or with `down` from the last. Lanes are steps of `channel`: m is 1
 // at step `fresh`, and the states before the steps of the vector at `edge` are in previous.own; each is -1 where there
 // is none.
 struct LayerTile {
     Ahead ahead[source_count];
-    int64_t steps, lanes;
+    int64_t steps, lanes, pitch;
     bool down;
     int64_t channel, fresh, edge;
 };
@@ -205,7 +205,7 @@ FLASHSCAN_INLINE void for_tile(const LayerTile& t, Use use) {
         const int64_t step = t.down ? t.steps - 1 - k : k;
         for (int64_t l = 0; l < t.lanes; l += Simd<T>::width) {
             look_ahead<Layer, Backward>(t, step, l);
-            use(step * t.lanes + l, l);
+            use(step * t.pitch + l, l);
         }
     }
 }
