@@ -240,7 +240,9 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
 
     Span place(const TileOf& t, int64_t k, int64_t count) const { return {k, 1, count, 0, t.c, 0, {}}; }
     Ahead ahead(const TileOf& t, int64_t k, const Tensor& of) const {
-        const int64_t next = t.time + k + this->walking_step() * most / 2, bytes = bytes_of(of.number);
+        // Backward reads tensors in place block by block, and not the whole tile at once.
+        const int64_t steps = p_.backward && same_number<T>(of.number) ? most / 2 : most;
+        const int64_t next = t.time + k + this->walking_step() * steps, bytes = bytes_of(of.number);
         return {address(of, t.row.batch, next, block_.c0 + t.c), 0, of.time * bytes};
     }
     // Needs whole vectors of steps: those of a run of steps may reach past the tile (see for_runs).
