@@ -23,7 +23,7 @@ inline int layer_of(GatedParts parts) {
 // Calls use.template operator()<layer>() with the layer as a constant.
 template <typename Use>
 FLASHSCAN_INLINE void with_layer(int layer, Use use) {
-    [&]<int... K>(std::integer_sequence<int, K...>) { ((K == layer && (use.template operator()<K>(), true)) || ...); }
+    [&]<int... K>(std::integer_sequence<int, K...>) { ((K == layer ? use.template operator()<K>() : void()), ...); }
     (std::make_integer_sequence<int, gated_layer_count>{});
 }
 
