@@ -41,7 +41,8 @@ RnnStepShape shape_of(const RnnProblem& p, int64_t units, int64_t tiles, int sha
 int64_t matrix_warps(const RnnProblem& p, int64_t units) {
     const int64_t pieces = ceil_div(p.head_dim, int64_t{rnn_step_matrix_depth});
     const int64_t needed = ceil_div(pieces, int64_t{rnn_step_matrix_pieces(size_of(p.dtype))});
-    return std::max({needed, std::min(pieces, int64_t{8}), ceil_div(units * rnn_step_most_rows, int64_t{32}), int64_t{4}});
+    return std::max(
+        {needed, std::min(pieces, int64_t{8}), ceil_div(units * rnn_step_most_rows, int64_t{32}), int64_t{4}});
 }
 
 // Blocks of at least `units` units whose products are those of tensor cores; none where they cannot have them.
