@@ -127,9 +127,9 @@ TEST(RnnTuning, OneStepFitsTheDevice) {
             if (s.way != RnnStepWay::matrix) continue;
             EXPECT_EQ(head_dim % s.units, 0);
             EXPECT_LE(s.units * 4, rnn_step_matrix_rows);
-            EXPECT_LE(s.matrix_threads, 32 * rnn_step_matrix_warps(2));
+            EXPECT_LE(s.matrix_threads, 32 * rnn_step_matrix_warps);
             EXPECT_GE(s.matrix_threads, s.units * rnn_step_most_rows);
-            EXPECT_GE(s.matrix_threads / 32 * rnn_step_matrix_pieces(2) * rnn_step_matrix_depth, head_dim);
+            EXPECT_GE(s.matrix_threads / 32 * rnn_step_matrix_pieces * rnn_step_matrix_depth, head_dim);
         }
     for (const int64_t rows : {1, 4, 12})  // more heads than multiprocessors
         for (const int64_t heads : {140, 200, 256})
@@ -140,7 +140,8 @@ TEST(RnnTuning, OneStepFitsTheDevice) {
     const auto way = [](auto... shape) { return step_of(shape...).way; };
     EXPECT_EQ(way(1, 2, 768, flashscan::Dtype::bf16), RnnStepWay::shared);   // more warps than registers allow
     EXPECT_EQ(way(1, 1, 1032, flashscan::Dtype::bf16), RnnStepWay::shared);  // more numbers of a row of R
-    EXPECT_EQ(way(16, 1, 256, flashscan::Dtype::f32), RnnStepWay::shared);   // few products, of which each is three
+    EXPECT_EQ(way(8, 1, 256, flashscan::Dtype::f32), RnnStepWay::shared);    // few products, of which each is three
+    EXPECT_EQ(way(16, 1, 256, flashscan::Dtype::f32), RnnStepWay::matrix);
     EXPECT_EQ(way(16, 1, 768, flashscan::Dtype::f32), RnnStepWay::matrix);
     EXPECT_EQ(way(8, 1, 1024, flashscan::Dtype::f32), RnnStepWay::matrix);
     EXPECT_EQ(way(4, 1, 768, flashscan::Dtype::f32), RnnStepWay::direct);

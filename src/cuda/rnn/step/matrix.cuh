@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel "step" (step.cuh) on tensor cores, for many products.
 //
-// Tensor cores multiply R's rows of a block, [gates, units], by h of all rows of the batch. With 16-bit data h is rounded to 16
-// bits; f32 are split into two tf32 each, high + low, and high high + high low + low high are added up. The warps share the k,
-// as pieces of 32; every number of R and h is loaded by one lane of a block, to registers, and sums of warps are added
-// through shared memory. A block's units belong to one head.
+// Tensor cores multiply R's rows of a block, [gates, units], by h of all rows of the batch. With 16-bit data h is
+// rounded to 16 bits; f32 are split into two tf32 each, high + low, and high high + high low + low high are added up.
+// The warps share the k, as pieces of 32; every number of R and h is loaded by one lane of a block, to registers, and
+// sums of warps are added through shared memory. A block's units belong to one head.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -67,14 +67,14 @@ __device__ __forceinline__ void rnn_step_multiply(const Pack<X, 8> (&left)[2 * M
     }
 }
 
-template <typename X, typename Cell, bool Pooled, int Pieces = rnn_step_matrix_pieces(sizeof(X)),
-          int Warps = rnn_step_matrix_warps(sizeof(X))>
-__global__ void __launch_bounds__(32 * Warps, 1) rnn_matrix_step(const __grid_constant__ RnnStepParams p) {
+template <typename X, typename Cell, bool Pooled>
+__global__ void __launch_bounds__(32 * rnn_step_matrix_warps, 1) rnn_matrix_step(const __grid_constant__ RnnStepParams p) {
     using Unit = RnnStepUnit<X, X, Cell>;
     using Grid = cooperative_groups::grid_group;
     constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states;
+    constexpr int Pieces = rnn_step_matrix_pieces;
     constexpr int most_m = rnn_step_matrix_rows, most_n = rnn_step_most_rows;
-    __shared__ float parts[Warps][most_m][most_n];
+    __shared__ float parts[rnn_step_matrix_warps][most_m][most_n];
 
     const auto thread = static_cast<int>(threadIdx.x);
     const int lane = thread % 32, warp = thread / 32, warps = static_cast<int>(blockDim.x) / 32, r = lane / 4;

@@ -11,16 +11,13 @@ namespace flashscan::cuda {
 inline constexpr int rnn_step_rows = 4;
 inline constexpr int rnn_step_warps = 32;      // the most of a block
 inline constexpr int rnn_step_most_rows = 16;  // of a call
-// The kernels that hold R in registers (direct.cuh, matrix.cuh) take heads of up to rnn_step_direct_dim units. Blocks of
-// direct.cuh have up to so many warps, those of matrix.cuh up to so many rows of R.
+// The kernels that hold R in registers (direct.cuh, matrix.cuh) take heads of up to rnn_step_direct_dim units. Blocks
+// of direct.cuh have up to so many warps, those of matrix.cuh up to so many rows of R.
 inline constexpr int rnn_step_direct_dim = 1024, rnn_step_direct_warps = 8, rnn_step_matrix_rows = 32;
-// A warp of matrix.cuh has so many pieces of rnn_step_matrix_depth k, by the bytes of a number of R, and a block up to so
-// many warps, which have all k of the largest heads.
-inline constexpr int rnn_step_matrix_depth = 32;
-constexpr int rnn_step_matrix_pieces(int64_t bytes) { return bytes == 2 ? 2 : 4; }
-constexpr int rnn_step_matrix_warps(int64_t bytes) {
-    return rnn_step_direct_dim / rnn_step_matrix_depth / rnn_step_matrix_pieces(bytes);
-}
+// A warp of matrix.cuh has up to so many pieces of rnn_step_matrix_depth k, and a block up to so many warps, which have
+// all k of the largest heads.
+inline constexpr int rnn_step_matrix_depth = 32, rnn_step_matrix_pieces = 2;
+inline constexpr int rnn_step_matrix_warps = rnn_step_direct_dim / rnn_step_matrix_depth / rnn_step_matrix_pieces;
 
 // A block has R in shared memory, or in registers for multiply-adds or for tensor cores.
 enum class RnnStepWay {

@@ -10,12 +10,12 @@ namespace flashscan::cuda {
 
 namespace {
 
-// Tensor cores take a fixed time longer than multiply-adds take for a single row. This is how many multiplications of further
-// rows a block does by multiply-adds in that time.
+// Tensor cores take a fixed time longer than multiply-adds take for a single row. This is how many multiplications of
+// further rows a block does by multiply-adds in that time.
 constexpr int64_t rnn_step_few_products = 24576;
-// In f32 tensor cores multiply three times for each product. So many products of a block, whose R is in shared memory
-// else, take as long; up to four rows, whose R is in registers, never do.
-constexpr int64_t rnn_step_few_f32_products = 131072;
+// In f32 tensor cores multiply three times for each product. They are faster from so many products of a block on where
+// R would be in shared memory else; up to four rows, whose R is in registers, do without them.
+constexpr int64_t rnn_step_few_f32_products = 32768;
 
 RnnStepShape shape_of(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
     constexpr int64_t own =
@@ -40,7 +40,7 @@ RnnStepShape shape_of(const RnnProblem& p, int64_t units, int64_t tiles, int sha
 // where the k need them, as the sums of all are added up.
 int64_t matrix_warps(const RnnProblem& p, int64_t units) {
     const int64_t pieces = ceil_div(p.head_dim, int64_t{rnn_step_matrix_depth});
-    const int64_t needed = ceil_div(pieces, int64_t{rnn_step_matrix_pieces(size_of(p.dtype))});
+    const int64_t needed = ceil_div(pieces, int64_t{rnn_step_matrix_pieces});
     return std::max(
         {needed, std::min(pieces, int64_t{8}), ceil_div(units * rnn_step_most_rows, int64_t{32}), int64_t{4}});
 }
@@ -63,7 +63,8 @@ RnnStepShape choose_rnn_step(const RnnProblem& p, int multiprocessors, int share
     const int64_t units = ceil_div(p.width(), int64_t{multiprocessors}), tiles = ceil_div(p.batch, rnn_step_rows);
     RnnStepShape shape = shape_of(p, units, tiles, shared_bytes);
     if (shape.blocks == 0 || p.head_dim % 8 != 0 || p.head_dim > rnn_step_direct_dim) return shape;
-    // Multiply-adds take longer with each row after the first; tensor cores take some 0.4 us more, for any number of rows.
+    // Multiply-adds take longer with each row after the first; tensor cores take some 0.4 us more, for any number of
+    // rows.
     const bool direct = tiles == 1 && units <= rnn_step_direct_warps;
     const int64_t of_row = units * p.counts().gates * p.head_dim;
     const bool many = size_of(p.dtype) == 2 ? !direct || (p.batch - 1) * of_row >= rnn_step_few_products
