@@ -68,7 +68,8 @@ __device__ __forceinline__ void rnn_step_multiply(const Pack<X, 8> (&left)[2 * M
 }
 
 template <typename X, typename Cell, bool Pooled>
-__global__ void __launch_bounds__(32 * rnn_step_matrix_warps, 1) rnn_matrix_step(const __grid_constant__ RnnStepParams p) {
+__global__ void __launch_bounds__(32 * rnn_step_matrix_warps, 1)
+    rnn_matrix_step(const __grid_constant__ RnnStepParams p) {
     using Unit = RnnStepUnit<X, X, Cell>;
     using Grid = cooperative_groups::grid_group;
     constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states;
