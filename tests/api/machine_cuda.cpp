@@ -199,24 +199,27 @@ TEST(MachineCudaSteps, TakeOneLaunchInAPool) {
     EXPECT_NE(steps_in_a_pool(problem_of("linear f32 BTC b64 t100 c512 state-in state-out"), 512), one);
 }
 
-// What plans of two ranks with a GPU each say, where those GPUs reach each other's memory and kernels on the devices that
-// `proves` names find that a message has arrived. The fake GPUs write nothing.
-std::array<std::string, 2> described_over_two_gpus(bool reach, std::array<bool, 2> proves) {
+// What plans of ranks on two GPUs in turns say, where those GPUs reach each other's memory and kernels on the ranks that
+// `proves` names find that the messages of all neighbours have arrived, on others those of all but one. The fake GPUs write
+// nothing.
+std::vector<std::string> described_over_two_gpus(bool reach, const std::vector<bool>& proves) {
+    static thread_local uint32_t arrived = 0;
     fake::Machine& machine = fake::machine();
     machine.reaches_peers = reach;
-    machine.compute = [&](const std::string& kernel, void** arguments) {
-        const auto device = static_cast<size_t>(fake::current_device());
-        if (kernel.find("prove") != std::string::npos && proves[device]) **static_cast<uint32_t**>(arguments[1]) = 1;
+    machine.compute = [](const std::string& kernel, void** arguments) {
+        if (kernel.find("prove") != std::string::npos) **static_cast<uint32_t**>(arguments[1]) = arrived;
     };
     const Problem p = problem_of("linear f32 BTC b4 t300 c64");
-    Meeting meeting(2, FLASHSCAN_BACKEND_CUDA);
+    Meeting meeting(static_cast<int32_t>(proves.size()), FLASHSCAN_BACKEND_CUDA);
     meeting.carry(FLASHSCAN_CARRIES_WAVEFRONT, 2);
-    meeting.pose_as_nccl(true);
-    std::array<std::string, 2> texts;
+    meeting.pose_as_nccl(fake::device_count);
+    std::vector<std::string> texts(proves.size());
     on_ranks(meeting.size(), [&](int32_t rank) {
+        const uint32_t neighbours = rank == 0 || rank == meeting.size() - 1 ? 1 : 2;
+        arrived = proves[static_cast<size_t>(rank)] ? neighbours : neighbours - 1;
         const flashscan_comm comm = meeting.comm(rank);
         flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CUDA, "");
-        options.device = rank;
+        options.device = meeting.device(rank);
         options.communicator = &comm;
         const Plan plan(desc_of(p), options);
         texts[static_cast<size_t>(rank)] = plan ? plan.describe() : plan.message();
@@ -228,15 +231,22 @@ std::array<std::string, 2> described_over_two_gpus(bool reach, std::array<bool, 
 }
 
 TEST(MachineCudaMail, IsUsedWhereMessagesArriveOnAllRanks) {
+    const auto expect = [](bool reach, const std::vector<bool>& proves) {
+        const bool all = std::count(proves.begin(), proves.end(), false) == 0;
+        for (const std::string& text : described_over_two_gpus(reach, proves)) {
+            EXPECT_NE(text.find("forward in a wavefront of 2 groups"), std::string::npos) << text;
+            EXPECT_EQ(text.find("through the memory of the GPUs") != std::string::npos, reach && all) << text;
+        }
+    };
     for (const bool reach : {true, false})
         for (const bool first : {true, false})
-            for (const bool second : {true, false})
-                for (const std::string& text : described_over_two_gpus(reach, {first, second})) {
-                    EXPECT_NE(text.find("forward in a wavefront of 2 groups"), std::string::npos) << text;
-                    EXPECT_EQ(text.find("through the memory of the GPUs") != std::string::npos,
-                              reach && first && second)
-                        << text;
-                }
+            for (const bool second : {true, false}) expect(reach, {first, second});
+    expect(true, {true, true, true});
+    for (size_t without = 0; without < 3; ++without) {
+        std::vector<bool> proves(3, true);
+        proves[without] = false;
+        expect(true, proves);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Api, MachineCuda, testing::ValuesIn(cuda_scenes()), name_of_scene);

@@ -29,12 +29,12 @@ class Meeting {
     bool sums_gradients() const { return flags_ != 0; }
     // How carries travel, and by how many groups of a wavefront; ranks can send to each other.
     void carry(int32_t carries, int32_t groups) { carries_ = carries, groups_ = groups; }
-    // The ranks meet by functions of NCCL's form, which are this meeting's, and may have a device each.
-    void pose_as_nccl(bool own_devices = false) { nccl_ = true, own_devices_ = own_devices; }
+    // The ranks meet by functions of NCCL's form, which are this meeting's, and take turns on so many devices.
+    void pose_as_nccl(int32_t devices = 1) { nccl_ = true, devices_ = devices; }
     // The ranks are those of NCCL's communicators, one for each, and each has a device of its own.
     void meet_elsewhere(const std::vector<void*>& comms) { comms_ = comms; }
     int32_t backend() const { return backend_; }
-    int32_t device(int32_t rank) const { return comms_.empty() && !own_devices_ ? 0 : rank; }
+    int32_t device(int32_t rank) const { return comms_.empty() ? rank % devices_ : rank; }
     // The all-gather after so many from now on returns `status` to all ranks.
     void fail_after(int64_t calls, int32_t status);
     int64_t calls() const { return calls_; }
@@ -59,7 +59,8 @@ class Meeting {
     int32_t backend_;
     uint32_t flags_ = 0;
     int32_t carries_ = -1, groups_ = 0;  // -1: ranks cannot send to each other
-    bool nccl_ = false, own_devices_ = false;
+    bool nccl_ = false;
+    int32_t devices_ = 1;
     std::vector<void*> comms_;
     std::map<std::pair<int32_t, int32_t>, std::deque<Bytes>> mail_;  // from and to
     std::mutex mutex_;

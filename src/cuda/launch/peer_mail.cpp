@@ -100,13 +100,13 @@ bool clears(void* memory, size_t bytes) {
 }
 
 // Returns on all ranks whether `mine` is true on all of them.
-bool all_agree(const Communicator& ranks, int device, bool mine) {
+bool all_agree(const StagedGather& link, int32_t ranks, bool mine) {
     struct alignas(64) Answer {  // as all_gather wants it
         bool yes;
     };
     const Answer own{mine};
-    std::vector<Answer> all(static_cast<size_t>(ranks.size));
-    gather_on_host(ranks, &own, all.data(), sizeof(Answer), device);
+    std::vector<Answer> all(static_cast<size_t>(ranks));
+    link.gather(&own, all.data(), sizeof(Answer));
     return std::all_of(all.begin(), all.end(), [](const Answer& one) { return one.yes; });
 }
 
@@ -208,7 +208,10 @@ std::unique_ptr<PeerMail> PeerMail::open(const Communicator& ranks, int device, 
     const bool loaded = loads_kernels();
     std::vector<Note> notes(static_cast<size_t>(ranks.size));
     const Note mine = loaded ? mail->make_note(messages, bytes) : Note();
-    gather_on_host(ranks, &mine, notes.data(), sizeof(Note), device);
+    // The ranks meet before their proofs begin and after these have ended, and free this memory behind that: to free some
+    // while a kernel waits for a message could wait for that one.
+    const StagedGather link(ranks, sizeof(Note));
+    link.gather(&mine, notes.data(), sizeof(Note));
     const auto with_neighbours = [&](auto&& holds) {
         for (const int32_t rank : {ranks.rank - 1, ranks.rank + 1})
             if (mail->is_rank(rank) && !holds(notes[static_cast<size_t>(rank)], rank)) return false;
@@ -216,9 +219,9 @@ std::unique_ptr<PeerMail> PeerMail::open(const Communicator& ranks, int device, 
     };
     const bool reached = with_neighbours(
         [&](const Note& theirs, int32_t rank) { return mail->reach(mine, theirs, mail->neighbour(rank)); });
-    if (!all_agree(ranks, device, reached)) return nullptr;
+    if (!all_agree(link, ranks.size, reached)) return nullptr;
     // On some machines what a GPU writes into another's memory does not arrive.
-    return all_agree(ranks, device, mail->prove(mine, notes)) ? std::move(mail) : nullptr;
+    return all_agree(link, ranks.size, mail->prove(mine, notes)) ? std::move(mail) : nullptr;
 }
 
 PeerMail::~PeerMail() {

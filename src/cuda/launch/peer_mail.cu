@@ -3,7 +3,8 @@
 // receiver's mailbox, `collect` runs on the receiver's, waits there and copies. A block has a piece of the message and its
 // counters to itself. Blocks are few and small, so that they find room beside the kernels that compute.
 //
-// `prove` sends and receives in the same way when a plan is made, and gives up after some time where nothing comes.
+// `prove` sends and receives in the same way when a plan is made, reads back what it has sent, and gives up after some time
+// where nothing comes.
 #include "cuda/device/ptx/global_timer.cuh"
 #include "cuda/device/ptx/system_flags.cuh"
 #include "cuda/launch/peer_mail_kernels.h"
@@ -56,6 +57,13 @@ __device__ __forceinline__ ulonglong2 proof_words(uint64_t number) {
     return {number + 2 * threadIdx.x, number + 2 * threadIdx.x + 1};
 }
 
+// Returns whether this thread's words are there.
+__device__ __forceinline__ bool holds(const uint64_t* words, uint64_t number) {
+    const ulonglong2 found = __ldcg(reinterpret_cast<const ulonglong2*>(words) + threadIdx.x),
+                     due = proof_words(number);
+    return found.x == due.x && found.y == due.y;
+}
+
 __global__ void __launch_bounds__(proof_threads) prove(const __grid_constant__ ProofParams p, uint32_t* arrived) {
     const ProofParams::Way& way = p.ways[blockIdx.x];
     reinterpret_cast<ulonglong2*>(way.there->words)[threadIdx.x] = proof_words(way.mine);
@@ -67,9 +75,8 @@ __global__ void __launch_bounds__(proof_threads) prove(const __grid_constant__ P
         while (ptx::read_system_flag(&way.here->flag) == 0 && ptx::global_time() - begin < p.limit_ns) __nanosleep(100);
     }
     __syncthreads();
-    const ulonglong2 came = __ldcg(reinterpret_cast<const ulonglong2*>(way.here->words) + threadIdx.x),
-                     due = proof_words(way.theirs);
-    const bool all = __syncthreads_and(came.x == due.x && came.y == due.y) != 0;
+    // The sender of a message reads a counter in the receiver's memory, so that loads from there are tried too.
+    const bool all = __syncthreads_and(holds(way.here->words, way.theirs) && holds(way.there->words, way.mine)) != 0;
     if (threadIdx.x == 0 && all) atomicAdd(arrived, 1U);
 }
 

@@ -22,30 +22,7 @@ bool is_only_counted(const Communicator& ranks) {
     return ranks.nccl == nullptr ? is_counting_launches() : counts_launch();
 }
 
-// A stream and memory for the messages of a plan that is being made.
-class Staging {
-  public:
-    Staging(size_t bytes) {
-        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), doing);
-        const cudaError_t result = cudaMalloc(&memory_, bytes);
-        if (result != cudaSuccess) succeeds(cudaStreamDestroy(stream_));
-        check(result, doing);
-    }
-    ~Staging() {
-        succeeds(cudaFree(memory_));
-        succeeds(cudaStreamDestroy(stream_));
-    }
-    Staging(const Staging&) = delete;
-    Staging& operator=(const Staging&) = delete;
-    char* memory() const { return static_cast<char*>(memory_); }
-    cudaStream_t stream() const { return stream_; }
-    static constexpr const char* doing = "exchanging notes of a plan between ranks";
-
-  private:
-    cudaStream_t stream_ = nullptr;
-    void* memory_ = nullptr;
-};
-
+constexpr const char* exchanging = "exchanging notes of a plan between ranks";
 constexpr size_t neighbour_bytes = 64;  // of a message of connect_neighbours
 
 // Lets NCCL connect neighbouring ranks while a plan is made, since it connects them at their first message: each rank
@@ -98,14 +75,33 @@ void gather_on_host(const Communicator& ranks, const void* from, void* to, size_
         return check_callback(ranks, ranks.all_gather(ranks.user, from, to, bytes, nullptr), "all_gather", bytes);
     const DeviceScope scope(device);
     const RelaxedCapture relaxed;
-    const size_t all = bytes * static_cast<size_t>(ranks.size);
-    const Staging staging(std::max(bytes + all, 2 * neighbour_bytes));
-    char *mine = staging.memory(), *theirs = mine + bytes;
-    check(cudaMemcpyAsync(mine, from, bytes, cudaMemcpyHostToDevice, staging.stream()), Staging::doing);
-    gather(ranks, mine, theirs, bytes, staging.stream());
-    check(cudaMemcpyAsync(to, theirs, all, cudaMemcpyDeviceToHost, staging.stream()), Staging::doing);
-    connect_neighbours(ranks, mine, staging.stream());
-    check(cudaStreamSynchronize(staging.stream()), Staging::doing);
+    StagedGather(ranks, bytes).gather(from, to, bytes);
+}
+
+StagedGather::StagedGather(const Communicator& ranks, size_t most_bytes) : ranks_(ranks) {
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), exchanging);
+    const size_t all = most_bytes * (static_cast<size_t>(ranks.size) + 1);
+    const cudaError_t result = cudaMalloc(&memory_, std::max(all, 2 * neighbour_bytes));
+    if (result != cudaSuccess) succeeds(cudaStreamDestroy(stream));
+    check(result, exchanging);
+    stream_ = stream;
+}
+
+StagedGather::~StagedGather() {
+    succeeds(cudaFree(memory_));
+    succeeds(cudaStreamDestroy(static_cast<cudaStream_t>(stream_)));
+}
+
+void StagedGather::gather(const void* from, void* to, size_t bytes) const {
+    const auto stream = static_cast<cudaStream_t>(stream_);
+    char *mine = static_cast<char*>(memory_), *theirs = mine + bytes;
+    check(cudaMemcpyAsync(mine, from, bytes, cudaMemcpyHostToDevice, stream), exchanging);
+    cuda::gather(ranks_, mine, theirs, bytes, stream);
+    check(cudaMemcpyAsync(to, theirs, bytes * static_cast<size_t>(ranks_.size), cudaMemcpyDeviceToHost, stream),
+          exchanging);
+    connect_neighbours(ranks_, mine, stream);
+    check(cudaStreamSynchronize(stream), exchanging);
 }
 
 void connect(Options& options) {
