@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost model. Its numbers were measured between two H200s of a host (bench/ranks.py has their source); on another
-// card both ways scale alike with its memory.
+// The cost model. Its numbers are those of H200s, measured between two of a host (bench/ranks.py has their source); on
+// another card both ways scale alike with its memory.
 #include "core/rank_schedule.h"
 
 #include <algorithm>
@@ -20,6 +20,7 @@ constexpr double sent_us = 20;            // from the end of a group to its stat
 constexpr double peer_us = 10;            // through the memory of the GPUs
 constexpr double sent_bytes = 215e3;      // bytes a microsecond
 constexpr double group_us = 3;            // from one group of a wavefront to the next
+// Two groups of no more blocks than these run at once: 16 for each of the 132 multiprocessors of an H200.
 constexpr double filling_blocks = 16 * 132;
 
 double all_gather_us(int32_t ranks, double bytes) {

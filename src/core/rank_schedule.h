@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses how states travel from rank to rank on GPUs, by what the two ways are expected to take. It knows nothing of a
-// device and is the same on every rank.
+// Chooses how states travel from rank to rank on GPUs, by what the two ways are expected to take. It asks no device, so
+// that the choice is the same on every rank.
 //
 //     gathered    each rank summarises its steps, all ranks gather the summaries, and then each runs its pass
 //     wavefront   rows are in K groups; a rank starts a group when the one before it has finished that group:
-//                 (K + P - 1) / K of the time of the pass on P ranks
+//                 (K + P - 1) / K of pass_us and K + P - 1 times steps_us on P ranks; where a GPU has room for two
+//                 groups at once, (K + 2 P - 2) / K of pass_us and K / 2 + P - 1 times steps_us
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ double stream_us(double bytes);
 struct RankWork {
     int32_t ranks = 1;
     double pass_us = 0;  // of the kernels of one GPU on all rows, but for steps_us
-    double steps_us =
-        0;  // that they take besides, however few the rows are: a block walks the steps one after the other
+    // What they take besides, however few the rows are, since a block walks the steps one after the other.
+    double steps_us = 0;
     double summary_us = 0;     // of what a rank does for the others where summaries are gathered
     double message_bytes = 0;  // that each rank sends to all then
     double edge_bytes = 0;     // that each rank sends to all once, before a wavefront begins
