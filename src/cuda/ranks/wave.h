@@ -97,72 +97,23 @@ class Wavefront {
     // Runs a pass. `before` are the states before the own steps, which backward reads: [rows, channels] or, `grouped`, group by
     // group.
     void run(Pass pass, const Buffers& b, const void* before, bool grouped, void* stream) const {
-        const WavePlan& of = plan(pass);
-        const bool backward = pass == Pass::backward;
-        char* const base = static_cast<char*>(b.scratch);
-        char *const carry = base + of.carry, *const left = base + of.left;
-        const int64_t size = state_bytes();
-        const int32_t at = ranks_.place(ranks_.rank, order(pass)), last = ranks_.size - 1;
-        const int32_t from = at > 0 ? ranks_.place(at - 1, order(pass)) : -1;
-        const int32_t to = at < last ? ranks_.place(at + 1, order(pass)) : -1;
-        const void* enters = backward ? b.grad_state_out : b.state_in;
-        void* leaves = backward ? b.grad_state_in : b.state_out;
-        // Where groups are entries of the batch, the caller's states lie group by group already.
-        const bool regroups = of.slices.along_channels;
-        if (from < 0 && enters != nullptr && regroups) {
-            regroup(pass, enters, carry, true, stream);
-            enters = carry;
-        }
-        if (before != nullptr && regroups && !grouped) {
-            regroup(pass, before, base + of.before, true, stream);
-            before = base + of.before;
-        }
-        char* const out = leaves != nullptr && !regroups && to < 0 ? static_cast<char*>(leaves) : left;
-        const size_t groups = of.slices.list.size();
+        const Call call = begin(pass, b, before, grouped, stream);
+        const size_t groups = call.of.slices.list.size();
         RankStreams::Fork fork(*streams_, stream);
-        const auto receive_group = [&](size_t k) {
-            if (from < 0 || k >= groups) return;
-            const RowSlice& slice = of.slices.list[k];
-            char* const arriving = carry + slice.first_state * size;
-            if (mail_)
-                mail_->collect(of.messages[k], arriving, streams_->incoming());
-            else
-                receive(ranks_, arriving, static_cast<size_t>(slice.states * size), from, streams_->incoming());
-            streams_->arrived(k);
-        };
-        receive_group(0);
+        receive_group(call, 0);
         for (size_t k = 0; k < groups; ++k) {
-            const RowSlice& slice = of.slices.list[k];
-            const int64_t place = slice.first_state * size;
             // The next group's is asked for before this one's is sent: sending may wait for the rank that takes it.
-            receive_group(k + 1);
-            Buffers own = buffers_of(p_, slice, b);
-            own.scratch = base + of.inner[k % 2];
+            if (k + 1 < groups) receive_group(call, k + 1);
             void* const computing = fork.of_group(k);
-            const void* in = from >= 0           ? carry + place
-                             : enters != nullptr ? static_cast<const char*>(enters) + place
-                                                 : nullptr;
-            void* done = to >= 0 || leaves != nullptr ? out + place : nullptr;
-            if (backward) {
-                own.grad_state_out = in;
-                own.grad_state_in = done;
-                own.state_in = before != nullptr ? static_cast<const char*>(before) + place : nullptr;
-            } else {
-                own.state_in = in;
-                own.state_out = done;
-            }
-            const Kernel& kernel = *of.kernels[of.kernel_of[k]];
-            if (from >= 0) streams_->wait_for(k, computing);
-            backward ? kernel.backward(own, computing) : kernel.forward(own, computing);
-            if (to < 0) continue;
+            if (call.from >= 0) streams_->wait_for(k, computing);
+            compute_group(call, k, computing);
+            if (call.to < 0) continue;
             streams_->follow(k, computing);
-            if (mail_)
-                mail_->deliver(of.messages[k], out + place, to, streams_->outgoing());
-            else
-                send(ranks_, out + place, static_cast<size_t>(slice.states * size), to, streams_->outgoing());
+            send_group(call, k);
         }
         fork.join();
-        if (leaves != nullptr && regroups) regroup(pass, left, leaves, false, stream);
+        if (call.leaves != nullptr && call.of.slices.along_channels)
+            regroup(pass, call.left, call.leaves, false, stream);
     }
 
   private:
@@ -176,6 +127,18 @@ class Wavefront {
         // Places in scratch.
         size_t carry = 0, left = 0, before = 0;
         std::array<size_t, 2> inner{};  // of a kernel, and of the one that runs beside it
+    };
+    struct Call {
+        const WavePlan& of;
+        const Buffers& b;
+        bool backward;
+        int32_t from = -1, to = -1;                 // the neighbours; -1: none
+        char *arriving = nullptr, *left = nullptr;  // states of groups in scratch
+        const char* enters = nullptr;  // the states of the first group before its steps, or null; the others' follow
+        const char* before = nullptr;  // those before them that backward reads
+        char* out = nullptr;           // those after the steps
+        void* leaves = nullptr;        // where the caller wants these
+        char* at(size_t place) const { return static_cast<char*>(b.scratch) + place; }
     };
     WavePlan& plan(Pass pass) { return pass == Pass::forward ? forward_ : backward_; }
     const WavePlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
@@ -216,6 +179,68 @@ class Wavefront {
             to.kernels.push_back(make_(problem_of(p_, slice), options_));
         }
     }
+
+    Call begin(Pass pass, const Buffers& b, const void* before, bool grouped, void* stream) const {
+        const WavePlan& of = plan(pass);
+        const bool backward = pass == Pass::backward;
+        Call call{of, b, backward};
+        call.arriving = call.at(of.carry);
+        call.left = call.at(of.left);
+        const int32_t at = ranks_.place(ranks_.rank, order(pass)), last = ranks_.size - 1;
+        if (at > 0) call.from = ranks_.place(at - 1, order(pass));
+        if (at < last) call.to = ranks_.place(at + 1, order(pass));
+        // Where groups are entries of the batch, the caller's states lie group by group already.
+        const bool regroups = of.slices.along_channels;
+        const auto by_groups = [&](const void* states, char* scratch, bool are) {
+            if (are || !regroups || states == nullptr) return static_cast<const char*>(states);
+            regroup(pass, states, scratch, true, stream);
+            return static_cast<const char*>(scratch);
+        };
+        call.enters =
+            call.from >= 0 ? call.arriving : by_groups(backward ? b.grad_state_out : b.state_in, call.arriving, false);
+        call.before = by_groups(before, call.at(of.before), grouped);
+        call.leaves = backward ? b.grad_state_in : b.state_out;
+        const bool leave_scratch = call.to >= 0 || (call.leaves != nullptr && regroups);
+        call.out = leave_scratch ? call.left : static_cast<char*>(call.leaves);
+        return call;
+    }
+    void receive_group(const Call& call, size_t k) const {
+        if (call.from < 0) return;
+        const RowSlice& slice = call.of.slices.list[k];
+        char* const arriving = call.arriving + slice.first_state * state_bytes();
+        if (mail_)
+            mail_->collect(call.of.messages[k], arriving, streams_->incoming());
+        else
+            receive(ranks_, arriving, bytes_of(slice), call.from, streams_->incoming());
+        streams_->arrived(k);
+    }
+    void compute_group(const Call& call, size_t k, void* stream) const {
+        const RowSlice& slice = call.of.slices.list[k];
+        const auto of_group = [place = slice.first_state * state_bytes()](auto* states) {
+            return states != nullptr ? states + place : nullptr;
+        };
+        const Kernel& kernel = *call.of.kernels[call.of.kernel_of[k]];
+        Buffers own = buffers_of(p_, slice, call.b);
+        own.scratch = call.at(call.of.inner[k % 2]);
+        if (call.backward) {
+            own.grad_state_out = of_group(call.enters);
+            own.grad_state_in = of_group(call.out);
+            own.state_in = of_group(call.before);
+            return kernel.backward(own, stream);
+        }
+        own.state_in = of_group(call.enters);
+        own.state_out = of_group(call.out);
+        kernel.forward(own, stream);
+    }
+    void send_group(const Call& call, size_t k) const {
+        const RowSlice& slice = call.of.slices.list[k];
+        const char* const leaving = call.out + slice.first_state * state_bytes();
+        if (mail_)
+            mail_->deliver(call.of.messages[k], leaving, call.to, streams_->outgoing());
+        else
+            send(ranks_, leaving, bytes_of(slice), call.to, streams_->outgoing());
+    }
+    size_t bytes_of(const RowSlice& slice) const { return static_cast<size_t>(slice.states * state_bytes()); }
 
     // Copies states between [rows, channels] and group by group.
     void regroup(Pass pass, const void* from, void* to, bool into_groups, void* stream) const {
