@@ -254,8 +254,9 @@ class OperatorRanks final : public OperatorKernel {
         book(to.outputs, backward && p_.is_reduction(), Extent(told_.output_bytes()));
         book(to.edges, backward && told_.reads_edges(), Extent(told_.edge_bytes()));
         for (size_t* place : {&to.carry, &to.gradient, &to.other}) *place = scratch.book(states);
-        for (size_t* place : {&to.totals_joined, &to.locals_joined})
-            *place = scratch.book(std::ssize(tellers_) < ranks_.size ? states * size : Extent());
+        const Extent joined = std::ssize(tellers_) < ranks_.size ? states * size : Extent();
+        to.totals_joined = scratch.book(joined);
+        to.locals_joined = scratch.book(backward ? joined : Extent());
         to.unused = scratch.book(max(states, products) * size);
         size_t inner = map ? inner_->scratch_bytes(pass) : 0;
         for (const auto* kernel :
@@ -336,8 +337,7 @@ class OperatorRanks final : public OperatorKernel {
             reduce_steps(call, *product_, call.b.gate, nullptr, nullptr);
         tell(call, call.of.products, told_.product_bytes());
     }
-    // Of the ranks from the k-th to the one before the end-th, finds what those have told whose totals count, side by side: where
-    // it lies already, or copied to `joined`. Each has told as many bytes as its states have.
+    // Returns what the ranks at places k to end - 1 have told, side by side, without ranks whose totals do not count.
     const char* told_by_tellers(const Call& call, size_t told, int32_t k, int32_t end, size_t joined) const {
         const char* const all = call.at(told);
         const int32_t first = tellers_before(k), count = tellers_before(end) - first;
@@ -414,8 +414,15 @@ class OperatorRanks final : public OperatorKernel {
              "copying the gradient of a reduction");
         tell(call, call.of.outputs, told_.output_bytes());
         if (!is_last()) return nullptr;
+        // Arguments of custom operators may lie at any address, which sums of numbers do not take.
+        const void* own = call.b.grad_state_out;
+        if (own != nullptr && p_.is_custom()) {
+            own = call.at(call.of.other);
+            copy(call, call.at(call.of.other), call.b.grad_state_out, state_bytes(),
+                 "copying the gradient of a reduction's states");
+        }
         void* const gradient = call.at(call.of.gradient);
-        reduce(call, *gradients_, call.at(call.of.outputs), nullptr, call.b.grad_state_out, gradient);
+        reduce(call, *gradients_, call.at(call.of.outputs), nullptr, own, gradient);
         return gradient;
     }
     // Tells all ranks the gradient that the own steps leave for the states before them. No rank needs the first one's.
