@@ -24,55 +24,12 @@
 #include "cuda/ranks/matrices_params.h"
 #include "cuda/ranks/operator_cost.h"
 #include "cuda/ranks/operator_told.h"
+#include "cuda/ranks/over_ranks.h"
 #include "cuda/ranks/ranks.h"
 #include "cuda/ranks/wave.h"
 
 namespace flashscan::cuda {
 namespace {
-
-// Reduces or scans the elements that `steps` ranks tell.
-OperatorProblem elements_of_ranks(const OperatorProblem& p, OperatorMode mode, int64_t steps) {
-    OperatorProblem over;
-    over.kind = p.kind;
-    over.dtype = p.is_custom() ? p.dtype : state_dtype(p.dtype);
-    over.mode = mode;
-    over.direction = p.direction;
-    over.batch = 1;
-    over.time = steps;
-    over.dim = p.dim;
-    over.channels = p.chains();
-    over.has_custom = p.has_custom;
-    over.custom = p.custom;
-    validate(over);
-    return over;
-}
-
-// Reduces the numbers that `steps` ranks tell, those of all elements.
-OperatorProblem numbers_of_ranks(const OperatorProblem& p, OperatorKind kind, Dtype dtype, int64_t steps) {
-    OperatorProblem over;
-    over.kind = kind;
-    over.dtype = dtype;
-    over.mode = OperatorMode::reduction;
-    over.direction = p.direction;
-    over.batch = 1;
-    over.time = steps;
-    over.channels = p.chains() * p.element() * p.number_bytes() / size_of(p.dtype);
-    validate(over);
-    return over;
-}
-
-LinearProblem gradients_of_ranks(const OperatorProblem& p, int64_t ranks) {
-    LinearProblem over;
-    over.dtype = over.gate_dtype = state_dtype(p.dtype);
-    over.layout = Layout::btc;
-    over.gate_form = GateForm::value;
-    over.direction = p.direction == Direction::forward ? Direction::reverse : Direction::forward;
-    over.batch = 1;
-    over.time = ranks;
-    over.channels = p.chains();
-    validate(over);
-    return over;
-}
 
 struct OperatorFamily {
     using Problem = OperatorProblem;
