@@ -16,8 +16,8 @@
 
 namespace flashscan {
 
-// Groups have at least so many rows. Where there are more than few_groups of them, they have four times as many: over two
-// H200s 8 groups of a linear recurrence were the best of 4, 8 and 16 for 8192, 16384 and 32768 rows.
+// Groups have at least so many rows. Where there are more than few_groups of them, they have four times as many: over
+// two H200s 8 groups of a linear recurrence were the best of 4, 8 and 16 for 8192, 16384 and 32768 rows.
 inline constexpr int64_t least_group_rows = 1024, few_groups = 8;
 inline constexpr int32_t most_chosen_groups = 64;  // that a plan makes by itself
 

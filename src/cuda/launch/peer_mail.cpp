@@ -27,8 +27,8 @@ constexpr size_t message_overhead = most_pieces * (64 + 16) + 64;  // counters, 
 // Neighbours reach their proofs within milliseconds of each other, unless a machine is very busy.
 constexpr uint64_t proof_limit_ns = 5'000'000'000;
 
-// Mailboxes of plans that are gone. They are not freed: a neighbour may still have them mapped, and what becomes of such a
-// mapping is undefined.
+// Mailboxes of plans that are gone. They are not freed: a neighbour may still have them mapped, and what becomes of
+// such a mapping is undefined.
 class SpareMailboxes {
   public:
     // Returns memory with any contents, or null where there is none.
@@ -208,8 +208,8 @@ std::unique_ptr<PeerMail> PeerMail::open(const Communicator& ranks, int device, 
     const bool loaded = loads_kernels();
     std::vector<Note> notes(static_cast<size_t>(ranks.size));
     const Note mine = loaded ? mail->make_note(messages, bytes) : Note();
-    // The ranks meet before their proofs begin and after these have ended, and free this memory behind that: to free some
-    // while a kernel waits for a message could wait for that one.
+    // The ranks meet before their proofs begin and after these have ended, and free this memory behind that: to free
+    // some while a kernel waits for a message could wait for that one.
     const StagedGather link(ranks, sizeof(Note));
     link.gather(&mine, notes.data(), sizeof(Note));
     const auto with_neighbours = [&](auto&& holds) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that carry a message from one GPU of a host to another: `deliver` runs on the sender's and writes into the
-// receiver's mailbox, `collect` runs on the receiver's, waits there and copies. A block has a piece of the message and its
-// counters to itself. Blocks are few and small, so that they find room beside the kernels that compute.
+// The kernels that carry a message from one GPU of a host to another: `deliver` runs on the sender's and writes into
+// the receiver's mailbox, `collect` runs on the receiver's, waits there and copies. A block has a piece of the message
+// and its counters to itself. Blocks are few and small, so that they find room beside the kernels that compute.
 //
-// `prove` sends and receives in the same way when a plan is made, reads back what it has sent, and gives up after some time
-// where nothing comes.
+// `prove` sends and receives in the same way when a plan is made, reads back what it has sent, and gives up after some
+// time where nothing comes.
 #include "cuda/device/ptx/global_timer.cuh"
 #include "cuda/device/ptx/system_flags.cuh"
 #include "cuda/launch/peer_mail_kernels.h"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between ranks whose GPUs are in one host, through memory of the GPU that receives: by kernels of one small block
-// for some KB, which run beside those that compute. NCCL's take a whole multiprocessor and wait until one is free.
+// Messages between ranks whose GPUs are in one host, through memory of the GPU that receives: by kernels of one small
+// block for some KB, which run beside those that compute. NCCL's take a whole multiprocessor and wait until one is
+// free.
 //
-// Each plan has a mailbox on each rank, with a place for each of its messages. A rank writes into the mailboxes of its two
-// neighbours, which it opens when the plan is made: by their address within a process, else as interprocess memory (IPC).
+// Each plan has a mailbox on each rank, with a place for each of its messages. A rank writes into the mailboxes of its
+// two neighbours, which it opens when the plan is made: by their address within a process, else as interprocess memory
+// (IPC).
 #pragma once
 
 #include <array>
@@ -19,9 +21,9 @@ struct ProofPlaces;
 
 class PeerMail {
   public:
-    // Makes the mailboxes of all ranks of a communicator of NCCL's, which call this together, for so many messages of at
-    // most `bytes` bytes in all, the same numbers on all ranks. Returns null on all of them unless messages have arrived
-    // between all neighbours, which they try out; where one has not, that is no error.
+    // Makes the mailboxes of all ranks of a communicator of NCCL's, which call this together, for so many messages of
+    // at most `bytes` bytes in all, the same numbers on all ranks. Returns null on all of them unless messages have
+    // arrived between all neighbours, which they try out; where one has not, that is no error.
     static std::unique_ptr<PeerMail> open(const Communicator& ranks, int device, size_t messages, int64_t bytes);
     ~PeerMail();
     PeerMail(const PeerMail&) = delete;

@@ -9,8 +9,8 @@ namespace flashscan::cuda {
 
 inline constexpr int mail_threads = 256;
 
-// The counters of one piece of a message in the mailbox of the rank that receives it. They count messages, so that no call
-// resets them, and calls may be replayed in a graph. The piece is free where both are the same.
+// The counters of one piece of a message in the mailbox of the rank that receives it. They count messages, so that no
+// call resets them, and calls may be replayed in a graph. The piece is free where both are the same.
 struct alignas(64) PieceCounters {
     uint32_t arrived;  // set by the sender
     uint32_t taken;    // set by the receiver
@@ -25,7 +25,8 @@ struct MailParams {
     int64_t bytes = 0, piece = 0;       // of the message and of a piece; that is a multiple of 16
 };
 
-// By a proof two neighbours find out whether messages arrive: each writes words into the other's mailbox and sets a flag.
+// By a proof two neighbours find out whether messages arrive: each writes words into the other's mailbox and sets a
+// flag.
 inline constexpr int proof_threads = 32;
 struct alignas(64) Proof {
     uint32_t flag;  // 0 until the words are there

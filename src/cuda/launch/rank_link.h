@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between ranks on streams, by NCCL or by the caller's callbacks. While launches are counted, none is sent, and
-// each of NCCL's counts as one.
+// Messages between ranks on streams, by NCCL or by the caller's callbacks. While launches are counted, none is sent,
+// and each of NCCL's counts as one.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ void receive(const Communicator& ranks, void* data, size_t bytes, int32_t from, 
 // ranks, which their first messages in a captured call could not do.
 void gather_on_host(const Communicator& ranks, const void* from, void* to, size_t bytes, int device);
 
-// The same with NCCL, on the current device, for gathers of at most `most_bytes` of each rank that share memory. It frees
-// that at its end, which may wait for what other GPUs of the process run.
+// The same with NCCL, on the current device, for gathers of at most `most_bytes` of each rank that share memory. It
+// frees that at its end, which may wait for what other GPUs of the process run.
 class StagedGather {
   public:
     StagedGather(const Communicator& ranks, size_t most_bytes);
@@ -35,8 +35,8 @@ class StagedGather {
     void *stream_ = nullptr, *memory_ = nullptr;
 };
 
-// Looks up NCCL's functions, the rank and the size of a communicator that a caller gave. Throws Error where they are not
-// those of the options.
+// Looks up NCCL's functions, the rank and the size of a communicator that a caller gave. Throws Error where they are
+// not those of the options.
 void connect(Options& options);
 
 }  // namespace flashscan::cuda

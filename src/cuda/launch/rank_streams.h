@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams of a call that hands carries from rank to rank group by group: beside the caller's own, those of messages, which
-// travel while the call computes, and one for every other group of rows, so that a group begins while the one before drains.
-// Messages through NCCL have one stream, in the order in which the ranks exchange them. Those through peer memory are received on
-// one stream and sent on another, so that a state that is ready is not kept behind the wait for the next one.
-// They belong to a plan whose calls are made one at a time, and are part of a capture of the caller's stream.
+// The streams of a call that hands carries from rank to rank group by group: beside the caller's own, those of
+// messages, which travel while the call computes, and one for every other group of rows, so that a group begins while
+// the one before drains. Messages through NCCL have one stream, in the order in which the ranks exchange them. Those
+// through peer memory are received on one stream and sent on another, so that a state that is ready is not kept behind
+// the wait for the next one. They belong to a plan whose calls are made one at a time, and are part of a capture of the
+// caller's stream.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels by which ranks add up gradients, a thread an element. The terms are added in their order, 16-bit ones in f32.
+// The kernels by which ranks add up gradients, a thread an element. The terms are added in their order, 16-bit ones in
+// f32.
 #include "cuda/device/math/types.cuh"
 #include "cuda/launch/rank_sums_kernels.h"
 #include "cuda/launch/rank_threads.h"

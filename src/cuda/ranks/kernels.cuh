@@ -4,11 +4,11 @@
 //     forward   step t maps h to a[t] h + x[t]                    a reset drops h before the step
 //     backward  step t maps c to conj(a[t]) (dh[t] + c)           a reset drops the result: no gradient passes it
 //
-// Steps are taken in the order of the pass; the maps of chunks of them are composed to that of a row, with the arithmetic of
-// the other kernels (Types::Map).
+// Steps are taken in the order of the pass; the maps of chunks of them are composed to that of a row, with the
+// arithmetic of the other kernels (Types::Map).
 //
-// Ownership  summarise_rows: a thread has a chunk of a row, lanes have neighbouring channels. summarise_time: a warp has a
-//            chunk of a row, lanes have segments of `lane_steps` steps, whose maps it composes by shuffles.
+// Ownership  summarise_rows: a thread has a chunk of a row, lanes have neighbouring channels. summarise_time: a warp
+//            has a chunk of a row, lanes have segments of `lane_steps` steps, whose maps it composes by shuffles.
 //            close_rank: a warp has a row, lanes have neighbouring chunks. enter_rank: a thread has a row.
 // Bytes      Gates and source are read once, a map is written for each row and chunk.
 // Order      Chunks follow from the time alone, and every composition has a fixed order.
@@ -125,8 +125,8 @@ __device__ __forceinline__ typename Ty::Map compose_lanes(typename Ty::Map m, in
     return m;
 }
 
-// Steps of a lane in the order of memory: elements one by one, or by vectors of 16 bytes where all of them exist and are
-// aligned.
+// Steps of a lane in the order of memory: elements one by one, or by vectors of 16 bytes where all of them exist and
+// are aligned.
 template <typename T, int L>
 __device__ __forceinline__ void load_segment(const char* at, int64_t stride, int64_t count, bool down, bool vectors,
                                              T (&to)[L]) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers, and matrices in registers, take the time of the bytes that they read and write. Other matrices take time for
-// each step of each chain, and besides for each step. These times are fitted to one and two H200s with f32 matrices of 16 x
-// 16 (bench/results/2026-11-26-h200/ranks_peer.json), and are assumed to grow with the elements of a matrix, and with its
-// products where these are more. The estimates are within 13 % of most of what was measured, and up to 20 % too low for
-// wavefronts of streams.
+// each step of each chain, and besides for each step. These times are fitted to one and two H200s with f32 matrices of
+// 16 x 16 (bench/results/2026-11-26-h200/ranks_peer.json), and are assumed to grow with the elements of a matrix, and
+// with its products where these are more. The estimates are within 13 % of most of what was measured, and up to 20 %
+// too low for wavefronts of streams.
 #include "cuda/ranks/operator_cost.h"
 
 #include "cuda/ranks/slices.h"
@@ -36,9 +36,9 @@ double walk_us(const Walk& walk, const OperatorProblem& p, double chains, double
 }
 int64_t blocks_of_chain(const OperatorProblem& p) { return p.is_affine() ? 1 : ceil_div<int64_t>(p.dim, block_rows); }
 
-// Returns the fewest numbers of states of a group. Chains of matrices that do not fill a GPU are cut in time, which reads
-// matrices twice. Where the whole is not cut, groups are made large enough that they are not either. Groups of 2048
-// affine maps of 16 numbers take 1.2 to 1.5 times their share of 8192.
+// Returns the fewest numbers of states of a group. Chains of matrices that do not fill a GPU are cut in time, which
+// reads matrices twice. Where the whole is not cut, groups are made large enough that they are not either. Groups of
+// 2048 affine maps of 16 numbers take 1.2 to 1.5 times their share of 8192.
 int64_t least_rows(const OperatorProblem& p, bool in_registers) {
     constexpr int64_t matmul_blocks = 8 * 132, affine_blocks = 32 * 132;
     if (p.on_numbers() || p.is_custom() || in_registers) return least_group_rows;

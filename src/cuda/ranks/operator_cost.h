@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pass of an operator over ranks is expected to cost: pure, by the problem alone, so that all ranks find the same.
+// What a pass of an operator over ranks is expected to cost: pure, by the problem alone, so that all ranks find the
+// same.
 #pragma once
 
 #include "core/rank_schedule.h"

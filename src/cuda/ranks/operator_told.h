@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of an operator tell each other in a pass, and how many bytes that is: plain facts, the same on all ranks.
+// What the ranks of an operator tell each other in a pass, and how many bytes that is: plain facts, the same on all
+// ranks.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,8 @@ class OperatorTold {
     bool is_sum() const { return p_.on_numbers() && !p_.has_slopes(); }
     // Backward finds the states before the own steps in OUTPUT.
     bool reads_edges() const { return !p_.on_numbers() && !p_.is_custom() && !p_.is_reduction(); }
-    // Backward, scans of matrices need the totals that gradients go through: neither the first rank's nor the last one's.
+    // Backward, scans of matrices need the totals that gradients go through: neither the first rank's nor the last
+    // one's.
     bool totals(Pass pass, bool waves) const {
         if (pass == Pass::forward) return !waves;
         return reads_edges() ? p_.is_matmul() && ranks_ > 2 && !waves : !is_sum();

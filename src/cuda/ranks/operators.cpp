@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composes the passes of a rank of operators of small problems of the same operators, each run by a kernel of one GPU. What
-// the ranks tell lies in memory as a sequence that has their elements for steps and all chains for channels.
+// Composes the passes of a rank of operators of small problems of the same operators, each run by a kernel of one GPU.
+// What the ranks tell lies in memory as a sequence that has their elements for steps and all chains for channels.
 //
 //     forward   y' = y o total              the totals of all ranks are gathered, and those before this one reduced; of
 //               y' = product y + total      affine maps with the products of their matrices, the last one on the left
 //     backward  g = slope g' + local        slopes and local gradients of all ranks are gathered, and those behind this
-//               g = g' total^H + local      one joined: of numbers they are a linear recurrence, or a reduction of sums,
-//               g = product^H g' + local    whose slopes are 1; of custom elements backward of a scan of the totals
+//               g = g' total^H + local      one joined: of numbers they are a linear recurrence, or a reduction of
+//               g = product^H g' + local    sums, whose slopes are 1; of custom elements backward of a scan of totals
 //
-// That is the gathered way. Scans go in a wavefront too (wave.h); backward an all-gather tells the states before the own steps
-// first, which are the last ones in OUTPUT or, of numbers with slopes, follow from the totals.
+// That is the gathered way. Scans go in a wavefront too (wave.h); backward an all-gather tells the states before the
+// own steps first, which are the last ones in OUTPUT or, of numbers with slopes, follow from the totals.
 //
-// Slopes of numbers are those of the totals at the states that enter, so that backward finds these again. Scans of matrices
-// and affine maps find them in OUTPUT. A reduction's result is the reduction of all totals, and its gradient is the sum of
-// those that ranks give. Where a rank has no steps, it tells the identity; custom operators have none that is known, and
-// leave such ranks out.
+// Slopes of numbers are those of the totals at the states that enter, so that backward finds these again. Scans of
+// matrices and affine maps find them in OUTPUT. A reduction's result is the reduction of all totals, and its gradient
+// is the sum of those that ranks give. Where a rank has no steps, it tells the identity; custom operators have none
+// that is known, and leave such ranks out.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -148,8 +148,8 @@ class OperatorRanks final : public OperatorKernel {
     }
 
   private:
-    // A plan settles these for each pass: places in scratch, and the bytes that a rank tells. Before each gather, what the
-    // rank tells is in `sent`.
+    // A plan settles these for each pass: places in scratch, and the bytes that a rank tells. Before each gather, what
+    // the rank tells is in `sent`.
     struct RankPlan {
         size_t sent = 0, totals = 0, products = 0, slopes = 0, locals = 0, outputs = 0, edges = 0;
         size_t carry = 0, gradient = 0, other = 0, totals_joined = 0, locals_joined = 0, unused = 0, inner = 0;
@@ -174,8 +174,8 @@ class OperatorRanks final : public OperatorKernel {
     std::unique_ptr<OperatorKernel> numbers_over_ranks(OperatorKind kind, Dtype dtype, int64_t steps) const {
         return make_(numbers_of_ranks(p_, kind, dtype, steps), options_);
     }
-    // Returns whether the total of the rank at a place counts. That of the first one does: it alone knows whether it is given
-    // STATE_IN, which MODE_EXCLUSIVE needs.
+    // Returns whether the total of the rank at a place counts. That of the first one does: it alone knows whether it is
+    // given STATE_IN, which MODE_EXCLUSIVE needs.
     bool tells(int32_t place, int64_t steps) const {
         if (!p_.is_custom() || steps > 0) return true;
         if (place == 0 && p_.mode != OperatorMode::exclusive)
@@ -279,8 +279,8 @@ class OperatorRanks final : public OperatorKernel {
         reduce(call, kernel, input, gate, state_in, call.at(call.of.sent), call.b.seq_offsets);
     }
 
-    // No rank needs what the last one makes in a scan. Of affine maps INPUT is given for gradients of matrices only; those
-    // of other ranks are NaN where it is not.
+    // No rank needs what the last one makes in a scan. Of affine maps INPUT is given for gradients of matrices only;
+    // those of other ranks are NaN where it is not.
     void gather_totals(const Call& call) const {
         const OperatorBuffers& b = call.b;
         if ((b.input != nullptr || p_.empty()) && (!is_last() || p_.is_reduction()))
@@ -452,8 +452,8 @@ class OperatorRanks final : public OperatorKernel {
         return gradient;
     }
 
-    // Finds that of custom elements by backward of a scan. The states that enter the ranks behind are what an exclusive scan of
-    // those ranks' totals makes of the states after the own steps; its STATE_OUT enters the last rank.
+    // Finds that of custom elements by backward of a scan. The states that enter the ranks behind are what an exclusive
+    // scan of those ranks' totals makes of the states after the own steps; its STATE_OUT enters the last rank.
     const void* pull_back(const Call& call) const {
         const char* const last = told_by(call.at(call.of.locals), ranks_.size - 1, state_bytes());
         if (!through_) return last;
@@ -480,10 +480,10 @@ class OperatorRanks final : public OperatorKernel {
     std::unique_ptr<OperatorKernel> inner_;
     Wavefront<OperatorFamily> wavefront_;
     RankMatrixKernels kernels_;
-    // These reduce the own steps and multiply their matrices; join the totals of the ranks before this one, and of all; add
-    // the gradients that all give; and add the local ones of the ranks behind. Without steps, `store_` stores a state as
-    // OUTPUT, and `ones_` gives the identity of products. Of custom elements with ranks between this one and the last,
-    // `with_own_` joins the totals of the ranks up to this one, and `through_` is the scan of those between.
+    // These reduce the own steps and multiply their matrices; join the totals of the ranks before this one, and of all;
+    // add the gradients that all give; and add the local ones of the ranks behind. Without steps, `store_` stores a
+    // state as OUTPUT, and `ones_` gives the identity of products. Of custom elements with ranks between this one and
+    // the last, `with_own_` joins the totals of the ranks up to this one, and `through_` is the scan of those between.
     std::unique_ptr<OperatorKernel> total_, product_, before_, all_, store_, gradients_, ones_, sums_behind_, with_own_,
         through_;
     std::unique_ptr<LinearKernel> behind_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The problems by which a rank joins what the ranks of an operator have told it: those ranks are their steps, and all chains
-// their channels.
+// The problems by which a rank joins what the ranks of an operator have told it: those ranks are their steps, and all
+// chains their channels.
 #pragma once
 
 #include "core/linear_problem.h"

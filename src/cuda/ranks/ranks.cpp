@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Composes the passes of a rank of linear recurrences and of gated layers of kernels of one GPU and of messages between
-// ranks. Which way carries travel is settled by the numbers of steps of all ranks, for each pass; gated layers have the second
-// one.
+// ranks. Which way carries travel is settled by the numbers of steps of all ranks, for each pass; gated layers have the
+// second one.
 //
 //     gathered    summarise, close -> all-gather -> enter -> the kernel of one GPU, from the carry
 //     wavefront   that of wave.h; backward an all-gather of the last states of all ranks comes first
@@ -66,10 +66,12 @@ struct GatedFamily {
         const auto data = static_cast<double>(size_of(p.dtype)), gate = static_cast<double>(size_of(p.gate_dtype));
         const double read =
             (1 + p.parts.has_input_gate() + p.parts.has_output_gate()) * data + (1 + p.parts.has_second_gate()) * gate;
-        // Forward writes OUTPUT and maybe h; backward reads h and the gradient of OUTPUT, and has a gradient for all it read.
+        // Forward writes OUTPUT and maybe h; backward reads h and the gradient of OUTPUT, and has a gradient for all it
+        // read.
         return {0, pass == Pass::forward ? read + (1 + p.hides_state()) * data : 2 * read + 2 * data};
     }
-    // The first step of a sequence is on the first rank, or else no rank would know whether its own first step is that one.
+    // The first step of a sequence is on the first rank, or else no rank would know whether its own first step is that
+    // one.
     static void check_steps(const GatedProblem& p, const Communicator& ranks, std::span<const int64_t> steps) {
         const int32_t first = ranks.place(0, p.direction);
         const bool any = std::any_of(steps.begin(), steps.end(), [](int64_t n) { return n > 0; });

@@ -21,8 +21,8 @@ std::unique_ptr<GatedKernel> make_gated_ranks(const GatedProblem& problem, const
                                               std::unique_ptr<GatedKernel> inner, MakeGated make);
 std::unique_ptr<SelectiveKernel> make_selective_ranks(const SelectiveProblem& problem, const Options& options,
                                                       std::unique_ptr<SummarisedSelective> inner, MakeSelective make);
-// `make_linear` makes the kernel that joins gradients of numbers. `in_registers` tells whether a thread's registers hold an
-// element, on all ranks alike.
+// `make_linear` makes the kernel that joins gradients of numbers. `in_registers` tells whether a thread's registers
+// hold an element, on all ranks alike.
 std::unique_ptr<OperatorKernel> make_operator_ranks(const OperatorProblem& problem, const Options& options,
                                                     std::unique_ptr<OperatorKernel> inner, MakeOperator make,
                                                     MakeLinear make_linear, bool in_registers);

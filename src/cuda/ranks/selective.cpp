@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composes the passes of a rank of selective scans. Gathered, its steps are summed up, all ranks gather the sums, and the
-// kernel of one GPU runs from the state, and backward to the gradient, that comes from the others. Forward goes in a wavefront
-// too (wave.h). Backward does not: its pass begins with a walk for the states, so that it takes four times what the two walks
-// of its summary do, and a wavefront would spare one of these and wait for its first group.
+// Composes the passes of a rank of selective scans. Gathered, its steps are summed up, all ranks gather the sums, and
+// the kernel of one GPU runs from the state, and backward to the gradient, that comes from the others. Forward goes in
+// a wavefront too (wave.h). Backward does not: its pass begins with a walk for the states, so that it takes four times
+// what the two walks of its summary do, and a wavefront would spare one of these and wait for its first group.
 #include <algorithm>
 #include <utility>
 
@@ -83,8 +83,8 @@ class SelectiveRanks final : public SelectiveKernel {
         size_t final = 0, deltas = 0, local = 0, message_bytes = 0;
         size_t sent = 0, received = 0, carry = 0, gradient = 0, inner = 0, bytes = 0;
     };
-    // On an H100 a walk was bound by instructions, and took the time of half the bytes of all states of all steps. Where
-    // there are not twice as many blocks as multiprocessors, rows are cut into segments, which are walked before.
+    // On an H100 a walk was bound by instructions, and took the time of half the bytes of all states of all steps.
+    // Where there are not twice as many blocks as multiprocessors, rows are cut into segments, which are walked before.
     RankWork work(int64_t steps) const {
         constexpr int64_t block_numbers = 512, least_blocks = 2 * 132, least_segmented = 16;
         const auto row_steps =
@@ -137,8 +137,8 @@ class SelectiveRanks final : public SelectiveKernel {
     bool alone() const { return ranks_.size == 1 || numbers() == 0; }
     int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
 
-    // Tells all ranks what the own steps do to states. No rank needs to know that of the last one, or of the first one's
-    // gradients, which are NaN.
+    // Tells all ranks what the own steps do to states. No rank needs to know that of the last one, or of the first
+    // one's gradients, which are NaN.
     void exchange(Pass pass, const SelectiveBuffers& x, void* stream) const {
         const RankPlan& of = plan(pass);
         char *const base = static_cast<char*>(x.scratch), *const sent = base + of.sent;
@@ -165,8 +165,8 @@ class SelectiveRanks final : public SelectiveKernel {
         }
         return own;
     }
-    // Stores as `carry` what the first `count` ranks, in the order of the states, make of the first one's; with `adjoint` the
-    // same of gradients, in their order.
+    // Stores as `carry` what the first `count` ranks, in the order of the states, make of the first one's; with
+    // `adjoint` the same of gradients, in their order.
     void enter(Pass pass, const SelectiveBuffers& x, bool adjoint, int32_t count, void* carry, void* stream) const {
         const RankPlan& of = plan(pass);
         const char* const received = static_cast<const char*>(x.scratch) + of.received;

@@ -32,15 +32,15 @@ Cuts cuts_of(const LinearProblem& p, Pass pass) {
 Cuts cuts_of(const GatedProblem& p, Pass pass) {
     return cuts_of(p, pass == Pass::forward, true, channel_unit(size_of(p.dtype)));
 }
-// The result of a reduction is on all ranks. Kernels take channels among those of longer steps, but not of several rows that
-// have time innermost.
+// The result of a reduction is on all ranks. Kernels take channels among those of longer steps, but not of several rows
+// that have time innermost.
 Cuts cuts_of(const OperatorProblem& p, Pass) {
     if (p.is_reduction()) return {0, 0, 1};
     return cuts_of(p, true, p.layout == Layout::btc || p.batch == 1, channel_unit(p.element() * p.number_bytes()));
 }
 
-// Backward adds up gradients over the batch, and of B and C over channels. The channels of several groups, which have B and C
-// of their own, are cut between groups alone.
+// Backward adds up gradients over the batch, and of B and C over channels. The channels of several groups, which have B
+// and C of their own, are cut between groups alone.
 Cuts cuts_of(const SelectiveProblem& p, Pass pass) {
     const int64_t unit = p.groups > 1 ? int64_t{p.channels / p.groups} : channel_unit(size_of(p.dtype));
     const bool forward = pass == Pass::forward;

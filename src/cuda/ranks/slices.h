@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of a pass cut into groups, which a wavefront hands on one after the other: entries of the batch, channels of
-// entries where there are to be at least twice as many groups as entries, or channels of all rows where the batch must not
-// be cut. All ranks cut alike, by what is the same on all of them.
+// entries where there are to be at least twice as many groups as entries, or channels of all rows where the batch must
+// not be cut. All ranks cut alike, by what is the same on all of them.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ struct RowSlice {
 
 struct RowSlices {
     const char* of = "batch entries";  // what the groups are
-    // Whether groups have channels of all rows, so that their states do not lie side by side, and then the channels of every
-    // group but the last.
+    // Whether groups have channels of all rows, so that their states do not lie side by side, and then the channels of
+    // every group but the last.
     bool along_channels = false;
     int64_t group_channels = 0;
     std::vector<RowSlice> list;

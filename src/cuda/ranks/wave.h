@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses how the carries of a pass travel, by the numbers of steps of all ranks, and hands them on in a wavefront where
-// that is chosen: for each group of rows, receive its states -> the kernel of one GPU -> send what leaves it. Messages go
-// through the memory of the GPUs where these reach each other, else through NCCL or the caller's functions. They are on streams
-// of their own, so that they travel while another group is computed, and groups take turns on two streams, so that one begins
-// while the one before drains.
+// Chooses how the carries of a pass travel, by the numbers of steps of all ranks, and hands them on in a wavefront
+// where that is chosen: for each group of rows, receive its states -> the kernel of one GPU -> send what leaves it.
+// Messages go through the memory of the GPUs where these reach each other, else through NCCL or the caller's functions.
+// They are on streams of their own, so that they travel while another group is computed, and groups take turns on two
+// streams, so that one begins while the one before drains.
 //
-// A Family has Problem, Buffers and Kernel, `gathers`, which tells whether it has the other way too, and state_bytes, those
-// of the state of a channel. slices.h cuts its problems.
+// A Family has Problem, Buffers and Kernel, `gathers`, which tells whether it has the other way too, and state_bytes,
+// those of the state of a channel. slices.h cuts its problems.
 #pragma once
 
 #include <algorithm>
@@ -94,8 +94,8 @@ class Wavefront {
         for (size_t& place : to.inner) place = scratch.book(Extent(inner, "SCRATCH"));
     }
 
-    // Runs a pass. `before` are the states before the own steps, which backward reads: [rows, channels] or, `grouped`, group by
-    // group.
+    // Runs a pass. `before` are the states before the own steps, which backward reads: [rows, channels] or, `grouped`,
+    // group by group.
     void run(Pass pass, const Buffers& b, const void* before, bool grouped, void* stream) const {
         const Call call = begin(pass, b, before, grouped, stream);
         const size_t groups = call.of.slices.list.size();
