@@ -5,12 +5,14 @@
 #include <cstring>
 
 #include "core/workspace.h"
+#include "cpu/gradient_sum.h"
 #include "reference/values.h"
 
 namespace flashscan::cpu {
 namespace {
 
-// Bits of a note's flags: whether a gradient is asked for that needs what every rank has to give; whether this one gives it.
+// Bits of a note's flags: whether a gradient is asked for that needs what every rank has to give; whether this one
+// gives it.
 constexpr uint32_t wants = 1, gives = 2;
 
 // A message says for each row what made its state.
@@ -38,6 +40,7 @@ OperatorRankPlan::OperatorRankPlan(const OperatorProblem& p, const Communicator&
     told_bytes = static_cast<size_t>(p.on_numbers() ? states * 2 : states);
     sent = workspace.book(Extent(message_bytes, "SCRATCH"));
     received = workspace.book(size * message_bytes);
+    outcomes = workspace.book(p.is_custom() ? size * sizeof(RankNote) : none);
     for (size_t* at : {&carry, &next, &mine}) *at = workspace.book(states);
     for (size_t* at : {&begun, &my_rows}) *at = workspace.book(p.state_rows());
     round = workspace.book(size * states);
@@ -61,18 +64,10 @@ void OperatorRankPass::copy_row(char* to, const char* from, size_t row) const {
 }
 
 void OperatorRankPass::add(const void* from, char* to) const {
+    if (p_.is_custom()) return add_gradient(p_.dtype, static_cast<const char*>(from), joins_.state_bytes(), to);
     const Dtype state = state_dtype(p_.dtype);
     for (int64_t i = 0; i < static_cast<int64_t>(joins_.state_bytes()) / size_of(state); ++i)
         reference::store(to, state, i, reference::load(to, state, i) + reference::load(from, state, i));
-}
-
-void OperatorRankPass::meet(RankNote& mine) {
-    auto& note = *reinterpret_cast<RankNote*>(scratch_ + at_.sent);
-    mine.steps = p_.time;
-    mine.flags = note.flags;
-    note = mine;
-    ranks_.gather(&note, scratch_ + at_.received, at_.message_bytes, stream_);
-    check_notes(ranks_, notes(), at_.message_bytes);
 }
 
 void OperatorRankPass::exchange() {
@@ -83,11 +78,24 @@ void OperatorRankPass::exchange() {
         const bool given = p_.input_count() == 0 || (reads_edges(p_) ? b_.output : b_.input) != nullptr;
         flags = (asked ? wants : 0) | (given ? gives : 0);
     }
-    reinterpret_cast<RankNote*>(scratch_ + at_.sent)->flags = flags;
-    settle([&] { fill_message(); });
+    auto& mine = *reinterpret_cast<RankNote*>(scratch_ + at_.sent);
+    mine = note_of(ranks_, at_.pass, [&] {
+        fill_message();
+        return "";
+    });
+    mine.steps = p_.time;
+    mine.flags = flags;
+    ranks_.gather(&mine, scratch_ + at_.received, at_.message_bytes, stream_);
+    check_notes(ranks_, notes(), at_.message_bytes);
     for (int32_t k = 0; k < ranks_.size; ++k) wanting_ = wanting_ || (note(k).flags & wants) != 0;
     check_given(ranks_, notes(), at_.message_bytes, wants, gives, reads_edges(p_) ? "OUTPUT" : "INPUT",
                 p_.is_affine() ? "GRAD|GATE" : "GRAD|INPUT");
+}
+
+void OperatorRankPass::settle(const RankNote& mine) {
+    char* const all = scratch_ + at_.outcomes;
+    ranks_.gather(&mine, all, sizeof mine, stream_);
+    check_notes(ranks_, reinterpret_cast<const std::byte*>(all), sizeof mine);
 }
 
 // No rank needs what the last one makes in a scan.
@@ -178,7 +186,7 @@ const char* OperatorRankPass::find_carry() {
         }
         if (at_.pass == Pass::backward && p_.is_custom() && k < ranks_.size) {
             std::memcpy(scratch_ + at_.entering + static_cast<size_t>(k) * bytes, carry, bytes);
-            // All rows have as many steps, so that they begin on the same rank.
+            // Without packed sequences all rows have the same number of steps, so they begin at the same place.
             if (std::count(begun, begun + rows(), 0) > 0) first_entered_ = k + 1;
         }
         if (k < end) join_rank(k);
@@ -228,7 +236,8 @@ OperatorBuffers OperatorRankPass::to_state_in(const OperatorBuffers& own, const 
     return b;
 }
 
-// The last rank's is that of all. Slopes of matrices are told already. No rank needs what the first one makes.
+// On the last rank this gradient includes GRAD|STATE_OUT. Matrices need no slopes, as all ranks have their totals. The
+// first rank makes nothing, since no rank needs it.
 void OperatorRankPass::make_local(const OperatorBuffers& own, const OperatorKernel& inner) {
     const size_t bytes = joins_.state_bytes();
     if (bytes == 0) return;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass of an operator over several ranks, up to the state and the gradient that enter a rank's own steps. A row of
-// states is a sequence, and of packed ones a rank may have no step. All ranks get what each one's steps do to any state by
-// one all-gather, and join it in order. Every rank does the same arithmetic on the same numbers; where a join of matrices
-// is not finite all know it, and the rank in question walks its steps and tells the others in another all-gather.
+// states is a sequence, and of packed ones a rank may have no step. All ranks get what each one's steps do to any state
+// by one all-gather, and join it in order. Every rank does the same arithmetic on the same numbers; where a join of
+// matrices is not finite all know it, and the rank in question walks its steps and tells the others in another
+// all-gather.
 #pragma once
 
 #include "cpu/operator_rank_joins.h"
@@ -18,10 +19,11 @@ struct OperatorRankPlan {
     // Places in a message, behind its note: for each row whether the rank's steps, or STATE_IN, make a state; what they
     // make; the product of matrices; the last OUTPUT; GRAD|OUTPUT of a reduction.
     size_t marks, total, product, edge, gradient, message_bytes;
-    // Places in scratch. `told` and `heard` are the slopes of numbers and local gradients of ranks, `entering` the states
-    // that enter each rank, which adjoints of custom operators need.
-    size_t sent, received, carry, next, mine, begun, my_rows, round, sum, told, heard, told_bytes, entering, zeros,
-        joins;
+    // Places in scratch. `outcomes` are the notes of calls of custom operators, `told` and `heard` the slopes of
+    // numbers and local gradients of ranks, `entering` the states that enter each rank, which adjoints of custom
+    // operators need.
+    size_t sent, received, outcomes, carry, next, mine, begun, my_rows, round, sum, told, heard, told_bytes, entering,
+        zeros, joins;
     size_t inner;
     size_t scratch_bytes;
 };
@@ -44,22 +46,19 @@ class OperatorRankPass {
 
     // Throws Error where a rank has failed, or lacks what another asks for.
     void exchange();
-    // Runs `body`, then throws the same Error on all ranks if one of them has failed.
-    template <typename Body>
-    void settle(Body&& body) {
-        RankNote mine = note_of(ranks_, at_.pass, [&] {
-            body();
-            return "";
-        });
-        meet(mine);
-    }
-    // Runs what may fail on one rank alone: callbacks of custom operators.
+    // Runs `body`, which may fail on one rank alone where it calls custom operators: then throws the same Error on all
+    // ranks if one of them has failed.
     template <typename Body>
     void attempt(Body&& body) {
-        p_.is_custom() ? settle(body) : body();
+        if (!p_.is_custom()) return body();
+        settle(note_of(ranks_, at_.pass, [&] {
+            body();
+            return "";
+        }));
     }
 
-    // The states that enter the own steps, and of a reduction those after the steps of all ranks; null where there is none.
+    // The states that enter the own steps, and of a reduction those after the steps of all ranks; null where there is
+    // none.
     const char* find_carry();
     const char* final_states() { return usable(scratch_ + at_.carry, scratch_ + at_.begun); }
     // Those that enter, as backward reads states.
@@ -68,8 +67,8 @@ class OperatorRankPass {
     bool wants_states() const { return wanting_; }
     // The gradient of what all ranks have of a reduction.
     const char* gradient_of_all();
-    // Make the gradient that the own steps alone leave for the states before them, and gather those of all ranks. `own` are
-    // those of `inner`'s pass.
+    // Make the gradient that the own steps alone leave for the states before them, and gather those of all ranks. `own`
+    // are those of `inner`'s pass.
     void make_local(const OperatorBuffers& own, const OperatorKernel& inner);
     void gather_locals();
     // That of the states after the own steps, of which the last rank has it already.
@@ -92,7 +91,7 @@ class OperatorRankPass {
     bool marked(int32_t k, size_t row) const { return message(k)[at_.marks + row] != 0; }
     bool has_own_steps(size_t row) const;
 
-    void meet(RankNote& mine);
+    void settle(const RankNote& mine);
     void fill_message();
     void fill_edge(char* edge) const;
     void load_step(size_t row, bool last, char* states) const;
@@ -116,7 +115,8 @@ class OperatorRankPass {
     char* scratch_;
     void* stream_;
     bool wanting_ = false;
-    int32_t first_entered_ = 0;  // the first rank that a state enters; known where `entering` is
+    // The first place in the order of computation that a state enters; found in backward of custom operators.
+    int32_t first_entered_ = 0;
 };
 
 }  // namespace flashscan::cpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scans and reductions with an operator on one rank of several: what comes from the others becomes the states of an
-// ordinary pass over its own steps. Nothing is written before all ranks have heard of each other. Of a reduction all ranks
-// have the result, and its gradient is the sum of those that they give.
+// ordinary pass over its own steps. Nothing is written before all ranks have heard of each other. Of a reduction all
+// ranks have the result, and its gradient is the sum of those that they give.
 #include <cstring>
 #include <utility>
 
