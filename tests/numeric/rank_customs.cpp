@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 
 #include "support/check.h"
@@ -45,14 +46,21 @@ std::vector<flashscan_arg> backward_arguments(Arrays& a, Gradients& g) {
     return list;
 }
 
+// How calls for gradients differ.
+struct How {
+    int32_t dtype = FLASHSCAN_DTYPE_F64;
+    size_t shift = 0;      // of all arguments, from an aligned address
+    int32_t without = -1;  // GRAD|INPUT, which the first rank lacks, or GRAD|STATE_OUT
+};
+
 // A call in memory of the backend.
 void execute(const Plan& plan, int32_t pass, const std::vector<flashscan_arg>& arguments, int32_t backend,
-             Result& result) {
+             Result& result, size_t shift = 0) {
     std::vector<std::unique_ptr<Buffer>> buffers;
     std::vector<flashscan_arg> own = arguments;
     for (flashscan_arg& argument : own) {
         const auto* bytes = static_cast<const unsigned char*>(argument.data);
-        buffers.push_back(make_buffer(backend, argument.bytes, Guard::end, 1, 0));
+        buffers.push_back(make_buffer(backend, argument.bytes, shift > 0 ? Guard::start : Guard::end, 1, shift));
         buffers.back()->write(Bytes(bytes, bytes + argument.bytes));
         argument.data = buffers.back()->data();
     }
@@ -72,7 +80,7 @@ void execute(const Plan& plan, int32_t pass, const std::vector<flashscan_arg>& a
 // of its own.
 std::vector<Result> run(std::vector<Arrays>& parts, bool reverse, const char* kernel, Meeting& meeting,
                         const std::function<void(int32_t rank, flashscan_custom_operator&)>& change,
-                        std::vector<Gradients>* gradients = nullptr) {
+                        std::vector<Gradients>* gradients = nullptr, const How& how = {}) {
     std::vector<Result> results(parts.size());
     on_ranks(meeting.size(), [&](int32_t rank) {
         Arrays& part = parts[static_cast<size_t>(rank)];
@@ -81,7 +89,7 @@ std::vector<Result> run(std::vector<Arrays>& parts, bool reverse, const char* ke
         custom.host = multiply_exact;
         change(rank, custom);
         flashscan_operator_desc desc = custom::desc_of(part.shape, custom);
-        if (gradients != nullptr) desc.dtype = FLASHSCAN_DTYPE_F64;
+        if (gradients != nullptr) desc.dtype = how.dtype;
         const std::string name = kernel;
         const bool on_gpu = meeting.backend() == FLASHSCAN_BACKEND_CUDA;
         flashscan_options options =
@@ -95,10 +103,11 @@ std::vector<Result> run(std::vector<Arrays>& parts, bool reverse, const char* ke
         const auto execute_own = [&](int32_t pass, std::vector<flashscan_arg> arguments) {
             std::erase_if(arguments, [&](const flashscan_arg& argument) {
                 const int32_t id = argument.id & ~grad;
-                return (id == FLASHSCAN_ARG_STATE_IN && rank != first) ||
+                return (argument.id == how.without && (id != FLASHSCAN_ARG_INPUT || rank == first)) ||
+                       (id == FLASHSCAN_ARG_STATE_IN && rank != first) ||
                        (id == FLASHSCAN_ARG_STATE_OUT && rank != meeting.size() - 1 - first);
             });
-            execute(plan, pass, arguments, meeting.backend(), result);
+            execute(plan, pass, arguments, meeting.backend(), result, how.shift);
         };
         execute_own(FLASHSCAN_PASS_FORWARD, part.arguments());
         if (gradients != nullptr && result.status == FLASHSCAN_STATUS_OK)
@@ -303,38 +312,49 @@ TEST(RankCustoms, ACallbackThatFailsOnOneRank) {
 
 // Elements are some matrices of 2 x 2 numbers, whose products do not commute.
 constexpr size_t matrix_bytes = 4 * sizeof(double);
-template <size_t count>
+template <typename T, size_t count>
+using Matrices = std::array<T, 4 * count>;
+// Reads elements at any address.
+template <typename T, size_t count>
+Matrices<T, count> matrices_at(const void* from) {
+    Matrices<T, count> all;
+    std::memcpy(all.data(), from, sizeof all);
+    return all;
+}
+template <typename T, size_t count>
 void multiply(void*, const void* l, const void* r, void* out) {
-    const auto *a = static_cast<const double*>(l), *b = static_cast<const double*>(r);
-    auto* c = static_cast<double*>(out);
+    const auto a = matrices_at<T, count>(l), b = matrices_at<T, count>(r);
+    Matrices<T, count> c;
     for (size_t k = 0; k < 4 * count; k += 4)
         for (size_t i = 0; i < 2; ++i)
             for (size_t j = 0; j < 2; ++j) c[k + 2 * i + j] = a[k + 2 * i] * b[k + j] + a[k + 2 * i + 1] * b[k + 2 + j];
+    std::memcpy(out, c.data(), sizeof c);
 }
-template <size_t count>
+template <typename T, size_t count>
 void multiply_adjoint(void*, const void* l, const void* r, const void* g, void* gl, void* gr) {
-    const auto *a = static_cast<const double*>(l), *b = static_cast<const double*>(r),
-               *d = static_cast<const double*>(g);
-    auto *da = static_cast<double*>(gl), *db = static_cast<double*>(gr);
+    const auto a = matrices_at<T, count>(l), b = matrices_at<T, count>(r), d = matrices_at<T, count>(g);
+    Matrices<T, count> da, db;
     for (size_t k = 0; k < 4 * count; k += 4)
         for (size_t i = 0; i < 2; ++i)
             for (size_t j = 0; j < 2; ++j) {
                 da[k + 2 * i + j] = d[k + 2 * i] * b[k + 2 * j] + d[k + 2 * i + 1] * b[k + 2 * j + 1];
                 db[k + 2 * i + j] = a[k + i] * d[k + j] + a[k + 2 + i] * d[k + 2 + j];
             }
+    std::memcpy(gl, da.data(), sizeof da);
+    std::memcpy(gr, db.data(), sizeof db);
 }
 constexpr const char* matrix_code = R"(
 extern "C" __device__ void multiply(const void* l, const void* r, void* out) {
-    const double *a = (const double*)l, *b = (const double*)r;
-    double* c = (double*)out;
+    const Number *a = (const Number*)l, *b = (const Number*)r;
+    Number* c = (Number*)out;
     for (int k = 0; k < 4 * COUNT; k += 4)
         for (int i = 0; i < 2; ++i)
             for (int j = 0; j < 2; ++j)
                 c[k + 2 * i + j] = a[k + 2 * i] * b[k + j] + a[k + 2 * i + 1] * b[k + 2 + j];
 }
 extern "C" __device__ void multiply_adjoint(const void* l, const void* r, const void* g, void* gl, void* gr) {
-    const double *a = (const double*)l, *b = (const double*)r, *d = (const double*)g;
-    double *da = (double*)gl, *db = (double*)gr;
+    const Number *a = (const Number*)l, *b = (const Number*)r, *d = (const Number*)g;
+    Number *da = (Number*)gl, *db = (Number*)gr;
     for (int k = 0; k < 4 * COUNT; k += 4)
         for (int i = 0; i < 2; ++i)
             for (int j = 0; j < 2; ++j) {
@@ -346,8 +366,8 @@ extern "C" __device__ void multiply_adjoint(const void* l, const void* r, const 
 int32_t multiply_batched(void*, const void* l, int64_t l_stride, const void* r, int64_t r_stride, void* out,
                          int64_t out_stride, int64_t count, void*) {
     for (int64_t i = 0; i < count; ++i)
-        multiply<1>(nullptr, static_cast<const char*>(l) + i * l_stride, static_cast<const char*>(r) + i * r_stride,
-                    static_cast<char*>(out) + i * out_stride);
+        multiply<double, 1>(nullptr, static_cast<const char*>(l) + i * l_stride,
+                            static_cast<const char*>(r) + i * r_stride, static_cast<char*>(out) + i * out_stride);
     return 0;
 }
 // Fails in the calls from `failing` on, where there is a state.
@@ -357,27 +377,29 @@ int32_t multiply_batched_adjoint(void* state, const void* l, const void* r, cons
         return 5;
     for (int64_t i = 0; i < count; ++i) {
         const int64_t at = i * static_cast<int64_t>(matrix_bytes);
-        multiply_adjoint<1>(nullptr, static_cast<const char*>(l) + at, static_cast<const char*>(r) + at,
-                            static_cast<const char*>(g) + at, static_cast<char*>(gl) + at, static_cast<char*>(gr) + at);
+        multiply_adjoint<double, 1>(nullptr, static_cast<const char*>(l) + at, static_cast<const char*>(r) + at,
+                                    static_cast<const char*>(g) + at, static_cast<char*>(gl) + at,
+                                    static_cast<char*>(gr) + at);
     }
     return 0;
 }
 
 // Matrices of which long products neither vanish nor grow, or gradients.
+template <typename T>
 void fill_matrices(Bytes& matrices, uint64_t stream) {
-    for (size_t i = 0; i < matrices.size() / sizeof(double); ++i) {
-        const double value = (i % 4 == 0 || i % 4 == 3 ? 0.9 : -0.1) + 0.2 * uniform(11, stream, i);
-        std::memcpy(matrices.data() + sizeof(double) * i, &value, sizeof value);
+    for (size_t i = 0; i < matrices.size() / sizeof(T); ++i) {
+        const T value = static_cast<T>((i % 4 == 0 || i % 4 == 3 ? 0.9 : -0.1) + 0.2 * uniform(11, stream, i));
+        std::memcpy(matrices.data() + sizeof(T) * i, &value, sizeof value);
     }
 }
 
 // What MATMUL on the whole makes of both passes, of `count` matrices for each element.
-void multiply_whole(Arrays& a, Gradients& g, int64_t count) {
+void multiply_whole(Arrays& a, Gradients& g, int64_t count, int32_t dtype) {
     Shape shape = a.shape;
     shape.channels *= count;
     flashscan_operator_desc desc = custom::desc_of(shape, {});
     desc.kind = FLASHSCAN_OPERATOR_MATMUL;
-    desc.dtype = FLASHSCAN_DTYPE_F64;
+    desc.dtype = dtype;
     desc.dim = 2;
     desc.custom = nullptr;
     const Plan plan(desc, make_options(FLASHSCAN_BACKEND_CPU, "", 1, false, false));
@@ -392,22 +414,25 @@ void multiply_whole(Arrays& a, Gradients& g, int64_t count) {
     ASSERT_EQ(result.status, FLASHSCAN_STATUS_OK) << result.sentence;
 }
 
+template <typename T>
 void expect_close(const char* name, const Bytes& got, const Bytes& want) {
     ASSERT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < got.size(); i += sizeof(double)) {
-        double mine, its;
+    constexpr double bound = sizeof(T) == sizeof(double) ? 1e-10 : 1e-5;
+    for (size_t i = 0; i < got.size(); i += sizeof(T)) {
+        T mine, its;
         std::memcpy(&mine, got.data() + i, sizeof mine);
         std::memcpy(&its, want.data() + i, sizeof its);
-        ASSERT_NEAR(mine, its, 1e-10 * (1 + std::abs(its))) << name << " at number " << i / sizeof(double);
+        ASSERT_NEAR(mine, its, bound * (1 + std::abs(its))) << name << " at number " << i / sizeof(T);
     }
 }
 
 // The gradient of a reduction is the sum of those of all ranks: twice that of the first one, less that of the second.
+template <typename T>
 Bytes share_of(const Bytes& gradient, size_t rank, size_t ranks) {
     Bytes share = gradient;
-    const double part = ranks == 1 ? 1 : rank == 0 ? 2 : rank == 1 ? -1 : 0;
-    for (size_t i = 0; i < share.size(); i += sizeof(double)) {
-        double value;
+    const T part = ranks == 1 ? 1 : rank == 0 ? 2 : rank == 1 ? -1 : 0;
+    for (size_t i = 0; i < share.size(); i += sizeof(T)) {
+        T value;
         std::memcpy(&value, share.data() + i, sizeof value);
         value *= part;
         std::memcpy(share.data() + i, &value, sizeof value);
@@ -415,31 +440,36 @@ Bytes share_of(const Bytes& gradient, size_t rank, size_t ranks) {
     return share;
 }
 
+template <typename T = double>
 void expect_gradients(const Shape& shape, int64_t count, const std::vector<int64_t>& lengths, const char* kernel,
-                      int32_t backend, const std::function<void(int32_t, flashscan_custom_operator&)>& change) {
+                      int32_t backend, const std::function<void(int32_t, flashscan_custom_operator&)>& change,
+                      How how = {}) {
     std::string cut;
     for (const int64_t length : lengths) cut += " " + std::to_string(length);
-    SCOPED_TRACE(fmt::format("{} b{} c{} x {} mode {}{} in parts of{}", kernel, shape.batch, shape.channels, count,
-                             shape.mode, shape.reverse ? " reverse" : "", cut));
+    SCOPED_TRACE(fmt::format("{} b{} c{} x {} mode {}{} in parts of{}, {} bytes, shift {}, without {}", kernel,
+                             shape.batch, shape.channels, count, shape.mode, shape.reverse ? " reverse" : "", cut,
+                             sizeof(T), how.shift, how.without));
+    how.dtype = sizeof(T) == sizeof(double) ? FLASHSCAN_DTYPE_F64 : FLASHSCAN_DTYPE_F32;
     const bool reduction = shape.mode == FLASHSCAN_MODE_REDUCTION;
-    Arrays whole(shape, static_cast<size_t>(count) * matrix_bytes);
+    Arrays whole(shape, static_cast<size_t>(count) * 4 * sizeof(T));
     Gradients wanted(whole);
     uint64_t stream = 0;
     for (Bytes* filled : {&whole.input, &whole.state_in, &wanted.output, &wanted.state_out})
-        fill_matrices(*filled, ++stream);
+        fill_matrices<T>(*filled, ++stream);
+    if (how.without == (grad | FLASHSCAN_ARG_STATE_OUT)) std::fill(wanted.state_out.begin(), wanted.state_out.end(), 0);
     std::vector<Arrays> parts = parts_of(whole, lengths);
     std::vector<Gradients> gradients(parts.begin(), parts.end());
     int64_t begin = 0;
     for (size_t rank = 0; rank < parts.size(); begin += lengths[rank++]) {
         gradients[rank].state_out = wanted.state_out;
         if (reduction)
-            gradients[rank].output = share_of(wanted.output, rank, parts.size());
+            gradients[rank].output = share_of<T>(wanted.output, rank, parts.size());
         else
             take_steps(whole, wanted.output, begin, parts[rank], gradients[rank].output);
     }
-    multiply_whole(whole, wanted, count);
+    multiply_whole(whole, wanted, count, how.dtype);
     Meeting meeting(static_cast<int32_t>(parts.size()), backend);
-    const auto results = run(parts, shape.reverse, kernel, meeting, change, &gradients);
+    const auto results = run(parts, shape.reverse, kernel, meeting, change, &gradients, how);
     begin = 0;
     for (size_t rank = 0; rank < parts.size(); begin += lengths[rank++]) {
         SCOPED_TRACE(fmt::format("rank {}", rank));
@@ -447,10 +477,11 @@ void expect_gradients(const Shape& shape, int64_t count, const std::vector<int64
         Bytes output(parts[rank].output.size()), input(parts[rank].input.size());
         take_steps(whole, wanted.input, begin, parts[rank], input);
         if (!reduction) take_steps(whole, whole.output, begin, parts[rank], output);
-        expect_close("OUTPUT", parts[rank].output, reduction ? whole.output : output);
-        expect_close("GRAD|INPUT", gradients[rank].input, input);
-        if (shape.state && rank == (shape.reverse ? parts.size() - 1 : 0))
-            expect_close("GRAD|STATE_IN", gradients[rank].state_in, wanted.state_in);
+        expect_close<T>("OUTPUT", parts[rank].output, reduction ? whole.output : output);
+        const bool is_first = rank == (shape.reverse ? parts.size() - 1 : 0);
+        if (!is_first || how.without != (grad | FLASHSCAN_ARG_INPUT))
+            expect_close<T>("GRAD|INPUT", gradients[rank].input, input);
+        if (shape.state && is_first) expect_close<T>("GRAD|STATE_IN", gradients[rank].state_in, wanted.state_in);
     }
 }
 
@@ -471,16 +502,47 @@ TEST(RankCustoms, GradientsAreThoseOfTheWhole) {
                 ++i;
                 expect_gradients(
                     shape, 1, lengths, kernel, FLASHSCAN_BACKEND_CPU, [&](int32_t, flashscan_custom_operator& custom) {
-                        custom.host = multiply<1>, custom.host_adjoint = multiply_adjoint<1>;
+                        custom.host = multiply<double, 1>, custom.host_adjoint = multiply_adjoint<double, 1>;
                         if (std::string(kernel) == "batched")
                             custom.batched = multiply_batched, custom.batched_adjoint = multiply_batched_adjoint;
                     });
             }
 }
 
+constexpr How hows[] = {
+    {.shift = 1}, {.without = grad | FLASHSCAN_ARG_INPUT}, {.without = grad | FLASHSCAN_ARG_STATE_OUT}};
+Shape shape_of(const How& how, int32_t mode) {
+    return {2, 9, 3, 0, FLASHSCAN_LAYOUT_BTC, mode, how.without == (grad | FLASHSCAN_ARG_INPUT), true};
+}
+constexpr int32_t modes[] = {FLASHSCAN_MODE_INCLUSIVE, FLASHSCAN_MODE_EXCLUSIVE, FLASHSCAN_MODE_REDUCTION};
+
+TEST(RankCustoms, GradientsOfOtherCalls) {
+    for (const int32_t mode : modes) {
+        for (const char* kernel : {"host", "batched"})
+            for (const How& how : hows)
+                expect_gradients(
+                    shape_of(how, mode), 1, {3, 2, 4}, kernel, FLASHSCAN_BACKEND_CPU,
+                    [&](int32_t, flashscan_custom_operator& custom) {
+                        custom.host = multiply<double, 1>, custom.host_adjoint = multiply_adjoint<double, 1>;
+                        if (std::string(kernel) == "batched")
+                            custom.batched = multiply_batched, custom.batched_adjoint = multiply_batched_adjoint;
+                    },
+                    how);
+        expect_gradients<float>(shape_of({}, mode), 1, {3, 2, 4}, "host", FLASHSCAN_BACKEND_CPU,
+                                [&](int32_t, flashscan_custom_operator& custom) {
+                                    custom.host = multiply<float, 1>, custom.host_adjoint = multiply_adjoint<float, 1>;
+                                });
+    }
+}
+
+// The matrices of `number`s that an element has as device code.
+std::string code_of_matrices(const char* number, int64_t count) {
+    return fmt::format("typedef {} Number;\n#define COUNT {}\n{}", number, count, matrix_code);
+}
+
 // In all modes and both directions.
 void expect_gradients_on_a_gpu(int64_t count, const std::vector<std::vector<int64_t>>& cuts) {
-    const std::string code = fmt::format("#define COUNT {}\n{}", count, matrix_code);
+    const std::string code = code_of_matrices("double", count);
     int i = 0;
     for (const std::vector<int64_t>& lengths : cuts)
         for (const int32_t mode : {FLASHSCAN_MODE_INCLUSIVE, FLASHSCAN_MODE_EXCLUSIVE, FLASHSCAN_MODE_REDUCTION}) {
@@ -515,6 +577,23 @@ TEST(RankCustomsOnAGpu, GradientsOfLargeElements) {
     SKIP_UNLESS_AVAILABLE(device);
     expect_gradients_on_a_gpu(5, {{5, 4}, {3, 0, 6}, {4, 2, 0, 5, 3}});
 }
+TEST(RankCustomsOnAGpu, GradientsOfOtherCalls) {
+    SKIP_UNLESS_AVAILABLE(device);
+    const std::string doubles = code_of_matrices("double", 1), floats = code_of_matrices("float", 1);
+    const auto with = [](const std::string& code, size_t number_bytes) {
+        return [&code, number_bytes](int32_t, flashscan_custom_operator& custom) {
+            custom = code_of(static_cast<int64_t>(4 * number_bytes), code, "multiply");
+            custom.adjoint_name = "multiply_adjoint";
+        };
+    };
+    for (const int32_t mode : modes) {
+        for (const How& how : hows)
+            expect_gradients(shape_of(how, mode), 1, {3, 2, 4}, "", FLASHSCAN_BACKEND_CUDA,
+                             with(doubles, sizeof(double)), how);
+        expect_gradients<float>(shape_of({}, mode), 1, {3, 2, 4}, "", FLASHSCAN_BACKEND_CUDA,
+                                with(floats, sizeof(float)));
+    }
+}
 
 // In whatever call it fails, all ranks hear of it, and none is left waiting.
 TEST(RankCustoms, AnAdjointThatFailsOnOneRank) {
@@ -535,9 +614,11 @@ TEST(RankCustoms, AnAdjointThatFailsOnOneRank) {
             },
             &gradients);
         fails = state.made > failed;
-        for (const Result& result : results)
+        for (const Result& result : results) {
+            EXPECT_EQ(result.status, fails ? FLASHSCAN_STATUS_CALLBACK_FAILED : FLASHSCAN_STATUS_OK);
             EXPECT_EQ(result.sentence,
                       fails ? "rank 1 of 3 has failed: custom.batched_adjoint returned 5; accepted is 0" : "");
+        }
     }
     EXPECT_GT(failed, 5);
 }
@@ -551,8 +632,8 @@ TEST(RankCustoms, RanksAgreeOnTheAdjoint) {
     for (const Result& result : run(
              parts, false, "", meeting,
              [](int32_t rank, flashscan_custom_operator&custom) {
-                 custom.host = multiply<1>;
-                 if (rank == 0) custom.host_adjoint = multiply_adjoint<1>;
+                 custom.host = multiply<double, 1>;
+                 if (rank == 0) custom.host_adjoint = multiply_adjoint<double, 1>;
              },
              &gradients)) {
         EXPECT_EQ(result.status, FLASHSCAN_STATUS_INVALID_ARGUMENT);
