@@ -40,6 +40,9 @@ const std::vector<Measured> measured{
     {add, 0, 4096, 2048, backward, 243.3, {{8, 207.6}, {16, 234.1}}, 8},
 };
 
+// Returns whether a pass takes the time of its bytes: of numbers, or of matrices in registers.
+bool streams(const Measured& m) { return m.dim <= 4; }
+
 RankWork work_of(const Measured& m) {
     OperatorProblem p;
     p.kind = m.kind;
@@ -51,7 +54,7 @@ RankWork work_of(const Measured& m) {
     p.channels = m.channels;
     p.dim = m.dim;
     validate(p);
-    RankWork w = operator_work(p, m.dim > 0 && m.dim <= 4, m.pass, 2, m.steps);
+    RankWork w = operator_work(p, m.dim > 0 && streams(m), m.pass, 2, m.steps);
     w.cuts = row_cuts(p, m.pass);
     w.peer_memory = true;
     return w;
@@ -71,13 +74,15 @@ TEST(RankCost, ChoosesTheFasterWay) {
     }
 }
 
+// Estimates are within 13 % but for two, which are 15 % too low, and those of wavefronts of streams, up to 20 %.
 TEST(RankCost, ExpectsTheMeasuredTimes) {
+    constexpr double near = 0.16, near_of_streams = 0.21;
     for (const Measured& m : measured) {
         const RankWork w = work_of(m);
-        constexpr double near = 0.25;
         EXPECT_NEAR(gathered_us(w) / m.gathered_us, 1, near) << text_of(m);
         for (const auto& [groups, us] : m.waves_us)
-            EXPECT_NEAR(wavefront_us(w, groups) / us, 1, near) << text_of(m) << " in " << groups;
+            EXPECT_NEAR(wavefront_us(w, groups) / us, 1, streams(m) ? near_of_streams : near)
+                << text_of(m) << " in " << groups;
     }
 }
 
