@@ -83,11 +83,12 @@ class TeamWeights {
     // Waits for what load() has loaded. Is called ahead of the loop over steps, so that no product of a step waits for
     // scoreboards of these loads. Where vectors come through L2, a product waits for loads in any case.
     __device__ __forceinline__ void await() {
-        if constexpr (!S::in_shared) return;
+        if constexpr (S::in_shared) {
 #pragma unroll
-        for (TeamOperand& operand : a_)
+            for (TeamOperand& operand : a_)
 #pragma unroll
-            for (uint32_t& word : operand.word) ptx::await_load(word);
+                for (uint32_t& word : operand.word) ptx::await_load(word);
+        }
     }
     __device__ __forceinline__ TeamOperand get(int plane, int m, int k) const {
         const int i = (plane * S::tiles + m) * S::steps + k;
