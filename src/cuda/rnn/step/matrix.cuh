@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(32 * rnn_step_matrix_warps, 1)
         for (int j = 0; j < P; ++j) pre[j] = Element<X>::widen(bias[j]);
         float products[G] = {};
 #pragma unroll
-        for (int i = 0; i < Warps; ++i) {
+        for (int i = 0; i < rnn_step_matrix_warps; ++i) {
             if (i == warps) break;
 #pragma unroll
             for (int g = 0; g < G; ++g) {
