@@ -195,8 +195,11 @@ class GatedEngine : public GatedTiles<T> {
         panel.streamed = false;
         if (to.data == nullptr || kept || !shape().writes_in_place(t, to)) return;
         panel.at = reinterpret_cast<T*>(address(to, t.row.batch, t.time, this->block_.c0 + t.c));
-        panel.streamed = p_.stream_stores && vector_bytes == 64 &&
-                         reinterpret_cast<uintptr_t>(panel.at) % (Simd<T>::width * sizeof(T)) == 0;
+        // A vector is a line of the cache where the tile begins with one and its steps are whole lines apart.
+        constexpr uintptr_t line = Simd<T>::width * sizeof(T);
+        const bool apart = t.n > 1 && to.time != 1;
+        panel.streamed = p_.stream_stores && vector_bytes == 64 && reinterpret_cast<uintptr_t>(panel.at) % line == 0 &&
+                         (!apart || static_cast<uintptr_t>(to.time) * sizeof(T) % line == 0);
     }
     // Copies a tile to the output, unless it was computed there.
     void put(const TileOf& t, const Tensor& to, const OutputPanel<T>& panel) {

@@ -86,6 +86,8 @@ struct ChunkedBlock {
     static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
     // Sequences begin anywhere, so that the kernel of packs of channels has no code for chunks of their own.
     static constexpr bool may_be_by_sequence = access == Access::channels || access == Access::time;
+    // Whether sums of gate gradients have a loop of their own. In 16 bits one loop for them and for events is faster.
+    static constexpr bool has_sum_loop = sizeof(X) >= 4;
     // From so many blocks side by side in rows on, a block asks for its carry before it loads its tile.
     static constexpr uint32_t asking_blocks = 64;
 
@@ -173,18 +175,13 @@ struct ChunkedBlock {
             walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
         };
         // The scan over lanes is inside the branch, where the compiler knows whether maps can be cut.
-        if (plain(tile)) {
-            of_kind(std::integral_constant<Kind, Kind::plain>{});
-            scan_lanes(tile.through);
-        } else {
+        if (tile.eventful) {
             with_event_kind(p, of_kind);
             scan_lanes(tile.through);
+        } else {
+            with_kind<Ty>(p, false, of_kind);
+            scan_lanes(tile.through);
         }
-    }
-    // Every further loop is compiled for each type. Log and logit gates therefore have no loop of their own for warps
-    // without events.
-    __device__ __forceinline__ bool plain(const Tile& tile) const {
-        return !tile.eventful && p.gate_form == gate_value;
     }
     __device__ __forceinline__ void scan_lanes(Map (&m)[V]) const {
 #pragma unroll
@@ -229,10 +226,10 @@ struct ChunkedBlock {
             const auto of_kind = [&](auto kind) {
                 walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry);
             };
-            if (plain(tile))
-                of_kind(std::integral_constant<Kind, Kind::plain>{});
-            else
+            if (tile.eventful)
                 with_event_kind(p, of_kind);
+            else
+                with_kind<Ty>(p, false, of_kind);
         }
         if (tile.eventful) walk.store_sequences();
         if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer + Buffer::source);
@@ -266,23 +263,22 @@ struct ChunkedBlock {
         const bool summing = gate_wanted() && Sum::wanted(p);
         if (summing) sums.begin(at);
         StepWriter<G, Shape, Down> writer{tile.gate};
-        const auto general = [&] {
-            walk.template backward<Kind::general>(tile.gate, tile.source, carry, first, before,
-                                                  [&](int i, const GateWide(&values)[V]) {
-                                                      if (summing)
-                                                          sums.add(at, i, values, first_entry);
-                                                      else
-                                                          writer.set(i, values);
-                                                  });
+        const auto general = [&](auto&& sink) {
+            walk.template backward<Kind::general>(tile.gate, tile.source, carry, first, before, sink);
         };
-        if (summing || (!plain(tile) && needs_general(p)))
-            general();
-        else
-            with_value_kind(tile.eventful, [&](auto kind) {
-                walk.template backward<decltype(kind)::value>(
-                    tile.gate, tile.source, carry, first, before,
-                    [&](int i, const GateWide(&values)[V]) { writer.set(i, values); });
+        const auto set = [&](int i, const GateWide(&values)[V]) { writer.set(i, values); };
+        const auto add = [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); };
+        const bool events = tile.eventful && needs_general(p);
+        if (!summing && !events)
+            with_kind<Ty>(p, tile.eventful, [&](auto kind) {
+                walk.template backward<decltype(kind)::value>(tile.gate, tile.source, carry, first, before, set);
             });
+        else if constexpr (!has_sum_loop)
+            general([&](int i, const GateWide(&values)[V]) { summing ? add(i, values) : set(i, values); });
+        else if (summing)
+            general(add);
+        else
+            general(set);
         if (gate_wanted() && !summing) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
     }
 

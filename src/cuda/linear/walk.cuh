@@ -8,8 +8,8 @@
 // Either way one number, h or c, is carried from step to step through an affine map, so a run of steps is summarised as
 // (product of the gates, result for a carry of zero): `summarize`. Walks go with time or against it (Down: against the
 // order of memory). Steps that do not exist have a gate of 1 and zeros, which is the identity. Loops are compiled for
-// several cases (Kind), so that warps without events (events.cuh) do without the code for them; in the kernel "chunked"
-// only where gates are values.
+// several cases (Kind), so that warps without events (events.cuh), and gates given by value, do without the code for
+// them.
 #pragma once
 
 #include "cuda/device/scan/segments.cuh"
@@ -37,7 +37,7 @@ enum class Kind {
     forms,  // log or logit gates, no events; in f32 arithmetic logit gates alone
     logs,   // log gates in f32 arithmetic, no events
     cuts,   // gates by value, with events: resets, sequences without states at their edges, unpacked rows with STATE_IN
-    general  // any gates and any events; in the kernel "chunked" all log and logit gates
+    general  // any gates and any events
 };
 
 // Calls f with the kind of a warp's steps as a compile-time constant, of a problem that has gates by value and no
@@ -70,7 +70,7 @@ __device__ __forceinline__ bool needs_general(const LinearParams& p) {
         p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
     return states || p.gate_form != gate_value;
 }
-// Calls f with the kind of a warp of any problem, where it is not Kind::plain.
+// Calls f with the kind of a warp that has events.
 template <typename F>
 __device__ __forceinline__ void with_event_kind(const LinearParams& p, F&& f) {
     if (needs_general(p))
