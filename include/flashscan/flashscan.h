@@ -15,21 +15,22 @@
  * Names used below: B batch, T time, C channels, N sequences packed in one row, H heads, D head dim, G gates, S states.
  *
  * Numbers: each enumeration has a range of its own, so that a value in the wrong field is refused, and no enumerator is
- * zero. Zero in a field means the default that its comment names; fields that decide what is computed and have no obvious
- * default (dtype, cell, operator kind) refuse it. Flags have a bit of their own each.
+ * zero. Zero in a field means the default that its comment names; fields that decide what is computed and have no
+ * obvious default (dtype, cell, operator kind) refuse it. Flags have a bit of their own each.
  *
  * Structs begin with struct_size = sizeof(the struct). Fields are only ever appended. A struct that is larger than the
- * library's is accepted if the tail that the library does not know is zero, and is FLASHSCAN_STATUS_STRUCT_TOO_NEW else; of
- * a struct that the library fills, it zeroes that tail. struct_size is 4096 at the most.
+ * library's is accepted if the tail that the library does not know is zero, and is FLASHSCAN_STATUS_STRUCT_TOO_NEW
+ * else; of a struct that the library fills, it zeroes that tail. struct_size is 4096 at the most.
  *
  * The library stays loaded after dlclose: its OpenMP runtime has threads that live on.
  *
  * Environment variables, read by the library:
  *
- *     FLASHSCAN_CHECK=1       CUDA calls check SEQ_OFFSETS, that arguments lie in the device's memory, and RESERVE, as CPU
- *                             calls always do. They synchronise the stream for it and cannot be captured in a graph then.
- *     FLASHSCAN_CPU_ISA       the CPU backend's instruction set: baseline, avx2 or avx512; the best that the processor has
- *                             if not set. Read once.
+ *     FLASHSCAN_CHECK=1       CUDA calls check SEQ_OFFSETS, that arguments lie in the device's memory, and RESERVE, as
+ *                             CPU calls always do. They synchronise the stream for it and cannot be captured in a graph
+ *                             then.
+ *     FLASHSCAN_CPU_ISA       the CPU backend's instruction set: baseline, avx2 or avx512; the best that the processor
+ *                             has if not set. Read once.
  *     NCCL_P2P_DISABLE=1      plans with a communicator of NCCL's do not use the memory of other GPUs either.
  *
  * Contents
@@ -94,8 +95,8 @@ FLASHSCAN_API int32_t FLASHSCAN_CALL flashscan_version(void);
 /*
  * Every call that can fail returns a flashscan_status. After a failure the outputs are untouched (unless the
  * status says otherwise; and a call of a CUDA plan that fails with OUT_OF_MEMORY or DEVICE_ERROR may have enqueued the
- * first of its launches, which write parts of the outputs), a plan pointer that was to be filled is NULL, and flashscan_last_error() holds a sentence that
- * names the field, its value and what is accepted. The numbers are fixed.
+ * first of its launches, which write parts of the outputs), a plan pointer that was to be filled is NULL, and
+ * flashscan_last_error() holds a sentence that names the field, its value and what is accepted. The numbers are fixed.
  */
 typedef int32_t flashscan_status;
 
@@ -311,10 +312,10 @@ enum {
 };
 
 /*
- * Memory for SCRATCH in place of the library's own: `allocate` returns `bytes` bytes in the plan's memory space, aligned
- * to 256, or NULL, and `release` takes them back, at the end of the same call, ordered on its stream: on a GPU work that
- * uses them may still be under way there. Both may be called from several threads at once. What a plan keeps as long as
- * it lives is not taken from it.
+ * Memory for SCRATCH in place of the library's own: `allocate` returns `bytes` bytes in the plan's memory space,
+ * aligned to 256, or NULL, and `release` takes them back, at the end of the same call, ordered on its stream: on a GPU
+ * work that uses them may still be under way there. Both may be called from several threads at once. What a plan keeps
+ * as long as it lives is not taken from it.
  */
 typedef struct flashscan_allocator {
     uint32_t struct_size; /* sizeof(flashscan_allocator) */
@@ -325,8 +326,8 @@ typedef struct flashscan_allocator {
 } flashscan_allocator;
 
 /*
- * Is told what a plan chose when it is made (LOG_INFO), and the sentence of each call of the plan that fails, its making
- * included (LOG_ERROR). `message` is valid during the call alone. Called on the thread that calls the library.
+ * Is told what a plan chose when it is made (LOG_INFO), and the sentence of each call of the plan that fails, its
+ * making included (LOG_ERROR). `message` is valid during the call alone. Called on the thread that calls the library.
  */
 typedef void(FLASHSCAN_CALL* flashscan_log)(void* user, int32_t level, const char* message);
 enum {
@@ -336,57 +337,58 @@ enum {
 
 /*
  * One sequence over several processes, or threads, each of which is a rank. The ranks hold consecutive parts of the
- * sequence in the order of their numbers: the steps of rank 0 come first, those of rank size - 1 last. Each makes the same
- * plan, with a communicator in its options, and calls it with its own steps; the results are those of the whole sequence.
- * On the CPU all plans take a communicator but those of recurrent networks, of pools, and of custom operators with packed
- * sequences. On a GPU the same take one, but of custom operators those with device code alone, and of
+ * sequence in the order of their numbers: the steps of rank 0 come first, those of rank size - 1 last. Each makes the
+ * same plan, with a communicator in its options, and calls it with its own steps; the results are those of the whole
+ * sequence. On the CPU all plans take a communicator but those of recurrent networks, of pools, and of custom operators
+ * with packed sequences. On a GPU the same take one, but of custom operators those with device code alone, and of
  * gated layers, whose carries go in a wavefront, those whose communicator can send.
  *
- * Extents, strides and arguments are the rank's own. `time` may differ from rank to rank and may be zero; all else in the
- * descriptor but strides, and `determinism` in the options, must be the same on every rank, as must the library's version
- * and the instruction set that it uses (FLASHSCAN_CPU_ISA).
+ * Extents, strides and arguments are the rank's own. `time` may differ from rank to rank and may be zero; all else in
+ * the descriptor but strides, and `determinism` in the options, must be the same on every rank, as must the library's
+ * version and the instruction set that it uses (FLASHSCAN_CPU_ISA).
  *
- * Packed sequences: every rank has a part of each of them, which may be empty, and SEQ_OFFSETS of its own steps; a sequence
- * is what the ranks hold of it, in the order of their numbers. Of a packed row that is cut into parts, those of the part
- * [begin, end) are the row's, less begin, and no less than 0 and no more than end - begin. States are those of all
- * sequences.
+ * Packed sequences: every rank has a part of each of them, which may be empty, and SEQ_OFFSETS of its own steps; a
+ * sequence is what the ranks hold of it, in the order of their numbers. Of a packed row that is cut into parts, those
+ * of the part [begin, end) are the row's, less begin, and no less than 0 and no more than end - begin. States are those
+ * of all sequences.
  *
  * The first rank in the order of computation (rank 0; size - 1 with DIRECTION_REVERSE) alone takes STATE_IN and
  * GRAD|STATE_IN, the last one alone STATE_OUT and GRAD|STATE_OUT: on another rank they are
- * FLASHSCAN_STATUS_UNKNOWN_ARGUMENT. All other optional arguments may be given on some ranks and not on others, but where
- * one rank asks for GRAD|GATE (of a gated layer also GRAD|SECOND_GATE, GRAD|PARAM or GRAD|BIAS; of MATMUL GRAD|INPUT), all
- * need OUTPUT, of a reduction by AFFINE INPUT. The gradients of a GATE that is broadcast along time, of PARAM, of BIAS, and
- * of a selective scan's A, D and constant B and C are sums over the rank's own steps: to be those of the whole sequence,
- * those of all ranks have to be added by the caller, or by the library with COMM_FLAG_SUM_GRADIENTS. With
- * GATED_FLAG_FIRST_STEP the first rank in the order of computation needs STATE_IN, or a step of every sequence that has any;
- * on GPUs a step, and sequences are not packed. On GPUs the first rank of a custom operator needs a step, too, but in
- * MODE_EXCLUSIVE.
+ * FLASHSCAN_STATUS_UNKNOWN_ARGUMENT. All other optional arguments may be given on some ranks and not on others, but
+ * where one rank asks for GRAD|GATE (of a gated layer also GRAD|SECOND_GATE, GRAD|PARAM or GRAD|BIAS; of MATMUL
+ * GRAD|INPUT), all need OUTPUT, of a reduction by AFFINE INPUT. The gradients of a GATE that is broadcast along time,
+ * of PARAM, of BIAS, and of a selective scan's A, D and constant B and C are sums over the rank's own steps: to be
+ * those of the whole sequence, those of all ranks have to be added by the caller, or by the library with
+ * COMM_FLAG_SUM_GRADIENTS. With GATED_FLAG_FIRST_STEP the first rank in the order of computation needs STATE_IN, or a
+ * step of every sequence that has any; on GPUs a step, and sequences are not packed. On GPUs the first rank of a custom
+ * operator needs a step, too, but in MODE_EXCLUSIVE.
  * MODE_REDUCTION gives OUTPUT to all ranks; backward its gradient is the sum of the GRAD|OUTPUT of all ranks.
  *
  * COMM_FLAG_SUM_GRADIENTS: backward gives those sums over time of the whole sequence, the same bits on every rank: each
- * rank's sum, rounded to the type of the gradient, added in the order of the ranks. Each of them is asked for on all ranks
- * or on none, else all get FLASHSCAN_STATUS_MISSING_ARGUMENT, or on GPUs wait for each other. A plan that has no such
- * gradient is FLASHSCAN_STATUS_UNSUPPORTED.
+ * rank's sum, rounded to the type of the gradient, added in the order of the ranks. Each of them is asked for on all
+ * ranks or on none, else all get FLASHSCAN_STATUS_MISSING_ARGUMENT, or on GPUs wait for each other. A plan that has no
+ * such gradient is FLASHSCAN_STATUS_UNSUPPORTED.
  *
- * Making a plan calls all_gather once, and so does each call of flashscan_execute, before it writes any output. Backward of
- * an operator and forward of a custom one call it twice, backward of a custom one four times. Recurrences, layers, selective
- * scans, MATMUL and AFFINE call it again for each rank whose carry is not finite unless its steps are walked one by one; so
- * does backward once more with COMM_FLAG_SUM_GRADIENTS, after it has computed the other outputs. On GPUs making a plan calls
- * it twice, and a call once, or in a wavefront forward, and backward of ADD, not at all, and backward of an operator up to
- * four times. All ranks of a communicator therefore make the same plans and the same calls in the same order, one at a time;
- * a rank that leaves one out, or comes with another pass, leaves the others waiting in their all_gather, or mixes up what
- * they receive. Different communicators do not know of each other.
+ * Making a plan calls all_gather once, and so does each call of flashscan_execute, before it writes any output.
+ * Backward of an operator and forward of a custom one call it twice, backward of a custom one four times. Recurrences,
+ * layers, selective scans, MATMUL and AFFINE call it again for each rank whose carry is not finite unless its steps are
+ * walked one by one; so does backward once more with COMM_FLAG_SUM_GRADIENTS, after it has computed the other outputs.
+ * On GPUs making a plan calls it twice, and a call once, or in a wavefront forward, and backward of ADD, not at all,
+ * and backward of an operator up to four times. All ranks of a communicator therefore make the same plans and the same
+ * calls in the same order, one at a time; a rank that leaves one out, or comes with another pass, leaves the others
+ * waiting in their all_gather, or mixes up what they receive. Different communicators do not know of each other.
  *
- * Errors: where ranks disagree about the problem, all of them get FLASHSCAN_STATUS_INVALID_ARGUMENT and the same sentence
- * when the plan is made. Where a rank cannot make its plan, or refuses the arguments of a call, the others get its status
- * and a sentence that names it. What is refused before the library has read the options, or before it has looked at the
- * arguments (a NULL plan, too many arguments), the other ranks do not learn of. Where all_gather fails, the call fails
- * with FLASHSCAN_STATUS_CALLBACK_FAILED: an all_gather that fails on one rank must fail on all, as else the others go on
- * without it. In each case nothing was written, unless it was the all_gather that adds up gradients. A call of a plan on a GPU only enqueues: a rank whose call is refused leaves
- * the others waiting, as one that leaves out a collective of NCCL does, and where one rank asks for GRAD|GATE and another
- * has no OUTPUT, or of a reduction no INPUT, the gradient that needs it is NaN. What fails in NCCL is FLASHSCAN_STATUS_DEVICE_ERROR, with NCCL's words;
- * where send or receive fails, FLASHSCAN_STATUS_CALLBACK_FAILED. Outputs hold no results then. Where a batched callback of
- * a custom operator fails on one rank, the call fails on all of them, and outputs hold no results.
+ * Errors: where ranks disagree about the problem, all of them get FLASHSCAN_STATUS_INVALID_ARGUMENT and the same
+ * sentence when the plan is made. Where a rank cannot make its plan, or refuses the arguments of a call, the others get
+ * its status and a sentence that names it. What is refused before the library has read the options, or before it has
+ * looked at the arguments (a NULL plan, too many arguments), the other ranks do not learn of. Where all_gather fails,
+ * the call fails with FLASHSCAN_STATUS_CALLBACK_FAILED: an all_gather that fails on one rank must fail on all, as else
+ * the others go on without it. In each case nothing was written, unless it was the all_gather that adds up gradients. A
+ * call of a plan on a GPU only enqueues: a rank whose call is refused leaves the others waiting, as one that leaves out
+ * a collective of NCCL does, and where one rank asks for GRAD|GATE and another has no OUTPUT, or of a reduction no
+ * INPUT, the gradient that needs it is NaN. What fails in NCCL is FLASHSCAN_STATUS_DEVICE_ERROR, with NCCL's words;
+ * where send or receive fails, FLASHSCAN_STATUS_CALLBACK_FAILED. Outputs hold no results then. Where a batched callback
+ * of a custom operator fails on one rank, the call fails on all of them, and outputs hold no results.
  */
 enum {
     FLASHSCAN_COMM_CALLBACKS = 2201,
@@ -407,7 +409,8 @@ enum {
 
 /*
  * Functions of NCCL, for a program whose NCCL the library cannot find by itself because it is linked in: each is the
- * function of NCCL that its comment names, cast to the type here. All are needed but last_error, which came with NCCL 2.13.
+ * function of NCCL that its comment names, cast to the type here. All are needed but last_error, which came with NCCL
+ * 2.13.
  */
 typedef struct flashscan_nccl {
     uint32_t struct_size; /* sizeof(flashscan_nccl) */
@@ -430,25 +433,26 @@ typedef struct flashscan_nccl {
 /*
  * Copied when the plan is made; what `user` points to is needed as long as the plan.
  *
- * COMM_NCCL: `user` is the caller's ncclComm_t, on the plan's device, and the ranks are its own. size is 0, or size and rank
- * are those of the ncclComm_t. The functions are those of `nccl`, or where that is NULL of the NCCL that the program has
- * loaded already; the library loads none. all_gather, send and receive are NULL. Calls may be captured in a CUDA graph, on
- * all ranks alike, after a first one that was not: NCCL connects ranks when they first exchange so many bytes. Instantiate the
- * graph with cudaGraphInstantiateFlagUseNodePriority, and do not launch it any more when the plan is destroyed. Between GPUs of
- * one host that reach each other's memory states pass through it in a wavefront: a plan then has 2 MB or more on its device.
- * Where a call of such a plan has failed on one rank, or is not made there, the others wait in it, and ncclCommAbort does not
- * end that; do not call the plan again.
+ * COMM_NCCL: `user` is the caller's ncclComm_t, on the plan's device, and the ranks are its own. size is 0, or size and
+ * rank are those of the ncclComm_t. The functions are those of `nccl`, or where that is NULL of the NCCL that the
+ * program has loaded already; the library loads none. all_gather, send and receive are NULL. Calls may be captured in a
+ * CUDA graph, on all ranks alike, after a first one that was not: NCCL connects ranks when they first exchange so many
+ * bytes. Instantiate the graph with cudaGraphInstantiateFlagUseNodePriority, and do not launch it any more when the
+ * plan is destroyed. Between GPUs of one host that reach each other's memory states pass through it in a wavefront: a
+ * plan then has 2 MB or more on its device. Where a call of such a plan has failed on one rank, or is not made there,
+ * the others wait in it, and ncclCommAbort does not end that; do not call the plan again.
  *
- * COMM_CALLBACKS: the functions of the caller. all_gather sends `bytes` bytes from `send` to every rank and fills `receive`,
- * size times `bytes`, with those of all ranks in the order of their numbers, its own included. `bytes` is the same on all
- * ranks. The two do not overlap, lie in the plan's memory space (host memory when a plan is made) and are aligned to 64
- * bytes. It returns 0 when `receive` is complete, any other number on failure, which the sentence of the error repeats. It is
- * called on the thread that calls the library, with the stream of flashscan_execute, NULL when a plan is made, and must not
- * throw or call the plan.
+ * COMM_CALLBACKS: the functions of the caller. all_gather sends `bytes` bytes from `send` to every rank and fills
+ * `receive`, size times `bytes`, with those of all ranks in the order of their numbers, its own included. `bytes` is
+ * the same on all ranks. The two do not overlap, lie in the plan's memory space (host memory when a plan is made) and
+ * are aligned to 64 bytes. It returns 0 when `receive` is complete, any other number on failure, which the sentence of
+ * the error repeats. It is called on the thread that calls the library, with the stream of flashscan_execute, NULL when
+ * a plan is made, and must not throw or call the plan.
  *
- * Plans on a GPU call it with device memory, in the order of the stream: a callback waits for the stream, or enqueues its
- * work there. They call send and receive, too, where both are given, with a stream of the plan's: `send` takes `bytes` bytes
- * to rank `to`, which calls `receive` for as many of this rank, in the same order. Without them carries are gathered.
+ * Plans on a GPU call it with device memory, in the order of the stream: a callback waits for the stream, or enqueues
+ * its work there. They call send and receive, too, where both are given, with a stream of the plan's: `send` takes
+ * `bytes` bytes to rank `to`, which calls `receive` for as many of this rank, in the same order. Without them carries
+ * are gathered.
  */
 typedef struct flashscan_comm {
     uint32_t struct_size; /* sizeof(flashscan_comm) */
@@ -518,8 +522,8 @@ typedef struct flashscan_options {
  * Cundy, "Parallelizing linear recurrent neural nets over sequence length", arXiv 1709.04057, section 2.2.) Nothing
  * but GATE and OUTPUT is kept from forward, inputs are never overwritten, and backward may be called repeatedly.
  *
- * Long time may be cut into pieces that run at once. On the CPU the result is finite wherever h' = a h + x computed step
- * by step is. On CUDA the product of a piece's gates is formed: where gates above 1 in magnitude make it overflow
+ * Long time may be cut into pieces that run at once. On the CPU the result is finite wherever h' = a h + x computed
+ * step by step is. On CUDA the product of a piece's gates is formed: where gates above 1 in magnitude make it overflow
  * although every h is finite, or where a state comes within a factor of 1024 of the largest number of its type, the
  * result need not be finite.
  *
@@ -547,9 +551,9 @@ typedef struct flashscan_options {
  *
  * RESET and SEQ_OFFSETS are dense. Arguments that may be the same memory, exactly
  * (same pointer and strides): OUTPUT and INPUT; GRAD|INPUT and GRAD|OUTPUT; and unless packed STATE_OUT and STATE_IN,
- * which may be in a pool, and GRAD|STATE_IN and GRAD|STATE_OUT. Inputs may overlap each other. Any other overlap with an output is refused. Tensors
- * of equal strides that interleave without sharing an element, the two halves of a fused projection for example, do not
- * overlap.
+ * which may be in a pool, and GRAD|STATE_IN and GRAD|STATE_OUT. Inputs may overlap each other. Any other overlap with
+ * an output is refused. Tensors of equal strides that interleave without sharing an element, the two halves of a fused
+ * projection for example, do not overlap.
  */
 typedef struct flashscan_strides {
     int64_t batch, time, channels; /* in elements, >= 0; all zero means dense in the layout */
@@ -558,17 +562,18 @@ typedef struct flashscan_strides {
 /*
  * Where the rows of a state lie: STATE_IN, STATE_OUT and their gradients of every family. What belongs to one row (a
  * batch, or a sequence if packed) and one of a cell's S states is dense. A state with strides, a row of a larger pool
- * for example, is copied through SCRATCH, except that CUDA kernels for few steps of linear recurrences, gated layers and
- * selective scans take it where it lies, in one launch. No two elements of a state may share memory.
+ * for example, is copied through SCRATCH, except that CUDA kernels for few steps of linear recurrences, gated layers
+ * and selective scans take it where it lies, in one launch. No two elements of a state may share memory.
  *
- * Pools (state_pool > 0): STATE_IN and STATE_OUT then have state_pool rows, and STATE_INDICES says which of them belongs
- * to each batch (each sequence if packed), as a server needs it that decodes many sequences a few steps at a time. Row i
- * starts from row STATE_INDICES[i] of STATE_IN and leaves its state in that row of STATE_OUT; the two may be the same
- * memory, packed or not, and rows that no index names are not touched. An index of -1 marks row i as padding: its OUTPUT
- * is 0 and it has no state. CPU plans check the indices: what is neither -1 nor a row of the pool, and with STATE_OUT an
- * index that stands there twice, is FLASHSCAN_STATUS_INVALID_ARGUMENT. On CUDA, where FLASHSCAN_CHECK=1 asks for the same,
- * an index that is no row of the pool is padding otherwise, and what a row that is named twice holds afterwards, and the
- * OUTPUT of its sequences, is not defined. Plans with a pool have no backward pass.
+ * Pools (state_pool > 0): STATE_IN and STATE_OUT then have state_pool rows, and STATE_INDICES says which of them
+ * belongs to each batch (each sequence if packed), as a server needs it that decodes many sequences a few steps at a
+ * time. Row i starts from row STATE_INDICES[i] of STATE_IN and leaves its state in that row of STATE_OUT; the two may
+ * be the same memory, packed or not, and rows that no index names are not touched. An index of -1 marks row i as
+ * padding: its OUTPUT is 0 and it has no state. CPU plans check the indices: what is neither -1 nor a row of the pool,
+ * and with STATE_OUT an index that stands there twice, is FLASHSCAN_STATUS_INVALID_ARGUMENT. On CUDA, where
+ * FLASHSCAN_CHECK=1 asks for the same, an index that is no row of the pool is padding otherwise, and what a row that is
+ * named twice holds afterwards, and the OUTPUT of its sequences, is not defined. Plans with a pool have no backward
+ * pass.
  */
 typedef struct flashscan_state_strides {
     int64_t row;   /* from one row to the next, in elements (bytes for CUSTOM), >= 0; 0: dense */
@@ -652,8 +657,9 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  *                                            n' = max(exp(l - m') n + exp(i - m'), 1);  h' = s(o) c' / n'
  *
  * (Hochreiter and Schmidhuber 1997; Cho et al., arXiv 1406.1078; Zhou et al., "Minimal Gated Unit for Recurrent Neural
- * Networks", arXiv 1603.09420; Elman 1990; Beck et al., arXiv 2405.04517.) Gates are in PyTorch's order for LSTM (i f g o)
- * and GRU (r z n); PyTorch's GRU is GRU with BIAS_r = b_ir + b_hr, BIAS_z = b_iz + b_hz, BIAS_n = b_in, BIAS_rn = b_hn.
+ * Networks", arXiv 1603.09420; Elman 1990; Beck et al., arXiv 2405.04517.) Gates are in PyTorch's order for LSTM (i f g
+ * o) and GRU (r z n); PyTorch's GRU is GRU with BIAS_r = b_ir + b_hr, BIAS_z = b_iz + b_hz, BIAS_n = b_in, BIAS_rn =
+ * b_hn.
  *
  * sLSTM: c and n stand for c exp(m) and n exp(m); m only keeps the exponentials in range. n = 0 says that an element
  * has no past, its c and m are then not looked at: so it is at the start without STATE_IN and after a reset. From there
@@ -666,9 +672,9 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  *
  * Backward: with the gradients of OUTPUT and STATE_OUT given, it writes those of INPUT, WEIGHT, BIAS and STATE_IN that
  * are asked for: exact derivatives of the equations above, those of all states included. It needs a plan with
- * RNN_FLAG_TRAINING, whose forward fills RESERVE: keep it, OUTPUT, WEIGHT and STATE_IN as they are until backward is done.
- * Nothing given is overwritten and backward may be called repeatedly, with the same bits. GRAD|WEIGHT and GRAD|BIAS are
- * summed over batch and time in a fixed order. No gradient passes a reset.
+ * RNN_FLAG_TRAINING, whose forward fills RESERVE: keep it, OUTPUT, WEIGHT and STATE_IN as they are until backward is
+ * done. Nothing given is overwritten and backward may be called repeatedly, with the same bits. GRAD|WEIGHT and
+ * GRAD|BIAS are summed over batch and time in a fixed order. No gradient passes a reset.
  *
  * sLSTM's c, n, m: gradients enter through h, through all states in OUTPUT and through the final states, and leave in
  * GRAD|STATE_IN. Where the loss depends on c, n and m through c exp(m) and n exp(m) alone, as every loss on h of this
@@ -689,13 +695,14 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  *
  * States are carried from step to step, and STATE_IN, STATE_OUT and their gradients are stored, in f32 for 16-bit and
  * f32 data, else f64; so are sums and all arithmetic. With 16-bit data the factors of a matrix product (h, R, and in
- * backward the gradients of raw) may be rounded to dtype before they are multiplied, nothing else is.
+ * backward the gradients of raw) may be rounded to dtype before they are multiplied, nothing else is. On a GPU products
+ * of f32 data may run on tensor cores, as sums of products of their parts: an infinite factor may then give NaN.
  *
  * RNN_FLAG_ALLOW_TF32 lets the same factors of f32 data be rounded to tf32, which keeps 10 bits after the leading one,
- * where a GPU is then faster. A factor is off by at most 2^-10 of itself, or 2^-126 if that is more, and an element of a
- * product x y, h with R or a gradient with R or h, by at most 2^-9 of |x| |y| besides the rounding of f32 sums. How much
- * of that reaches OUTPUT depends on the network, as with 16-bit data, whose factors of bf16 are 4 times as coarse. All
- * else stays f32. CPU plans, GPU kernels that have no such product and other data types do not heed it; the plan's
+ * where a GPU is then faster. A factor is off by at most 2^-10 of itself, or 2^-126 if that is more, and an element of
+ * a product x y, h with R or a gradient with R or h, by at most 2^-9 of |x| |y| besides the rounding of f32 sums. How
+ * much of that reaches OUTPUT depends on the network, as with 16-bit data, whose factors of bf16 are 4 times as coarse.
+ * All else stays f32. CPU plans, GPU kernels that have no such product and other data types do not heed it; the plan's
  * description says where products take tf32. Forward and backward must be of plans that agree on it.
  *
  * Arguments; BS is B, or N if packed:       shape                      forward        backward
@@ -717,19 +724,22 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  *     GRAD|INPUT, |WEIGHT, |BIAS, |STATE_IN as INPUT, WEIGHT, ...      -              out, at least one of them
  *     SCRATCH                               plan_arg_bytes             optional       optional
  *
- * A BIAS that is not given is zero; GRAD|BIAS is there all the same. Everything but the states is dense. Inputs may overlap each
- * other; nothing that is written may overlap another argument, but for STATE_OUT and STATE_IN of a pool. RESERVE holds what the plan's own kernel needs, aligned
- * to 64 bytes, and is understood by plans of the same descriptor, options and library alone. Its first 64 bytes say which
- * plan filled it and whether there was a STATE_IN: backward with another RESERVE, or with STATE_IN where forward had none
- * or the other way round, is FLASHSCAN_STATUS_INVALID_ARGUMENT. On a GPU this is checked under FLASHSCAN_CHECK=1, which
- * forward and backward must both have then, outside of graph captures.
+ * A BIAS that is not given is zero; GRAD|BIAS is there all the same. Everything but the states is dense. Inputs may
+ * overlap each other; nothing that is written may overlap another argument, but for STATE_OUT and STATE_IN of a pool.
+ * RESERVE holds what the plan's own kernel needs, aligned to 64 bytes, and is understood by plans of the same
+ * descriptor, options and library alone. Its first 64 bytes say which plan filled it and whether there was a STATE_IN:
+ * backward with another RESERVE, or with STATE_IN where forward had none or the other way round, is
+ * FLASHSCAN_STATUS_INVALID_ARGUMENT. On a GPU this is checked under FLASHSCAN_CHECK=1, which forward and backward must
+ * both have then, outside of graph captures.
  *
- * ITERATIONS and RESIDUAL are arguments of networks whose heads have one unit (D = 1), whose steps a GPU may run side by
- * side, in segments of time whose first states it finds by Newton's iteration (the plan's description says so). ITERATIONS
- * is how often the segments of a row were walked, the most of its units and parts; 0 where steps ran one after the other,
- * as they always do on a CPU. RESIDUAL is by how much a segment of the row may have begun off the end of the one before, at
- * the most, in parts of the recent magnitude of that state. The iteration goes on until that is 2^-21 or less, with 16-bit
- * data 2^-17, and has no other end: a segment that it has not settled is walked from the exact state in the end.
+ * ITERATIONS and RESIDUAL are arguments of networks whose heads have one unit (D = 1), whose steps a GPU may run side
+ * by side, in segments of time whose first states it finds by Newton's iteration (the plan's description says so).
+ * ITERATIONS is how often the segments of a row were walked, the largest count among its units and among the stretches
+ * of time that are walked one after another; 0 where steps ran one after the other,
+ * as they always do on a CPU. RESIDUAL is by how much a segment of the row may have begun off the end of the one
+ * before, at the most, in parts of the recent magnitude of that state. The iteration goes on until that is 2^-21 or
+ * less, with 16-bit data 2^-17, and has no other end: a segment that it has not settled is walked from the exact state
+ * in the end.
  */
 enum {
     FLASHSCAN_CELL_LSTM = 901,
@@ -789,8 +799,8 @@ FLASHSCAN_API_STATUS flashscan_plan_rnn(flashscan_plan** plan, const flashscan_r
  *
  * Operands keep their order, earlier on the left; how they are bracketed is the plan's. Each element is combined about
  * twice at the most, and nothing is combined but elements of one sequence: there is no padding. Reverse in time is the
- * same on the sequence turned round, and turned back: y[t] = x[T-1] o .. o x[t]; "earlier" is then meant in the order of
- * computation. An empty sequence gives STATE_IN, or the identity.
+ * same on the sequence turned round, and turned back: y[t] = x[T-1] o .. o x[t]; "earlier" is then meant in the order
+ * of computation. An empty sequence gives STATE_IN, or the identity.
  *
  *     kind        element     l o r                                                   identity    dtype
  *
@@ -805,9 +815,9 @@ FLASHSCAN_API_STATUS flashscan_plan_rnn(flashscan_plan** plan, const flashscan_r
  *                             matrix (row: out, column: in) for each element x[t]
  *     CUSTOM      bytes       flashscan_custom_operator                               none
  *
- * "any" are real and complex numbers. Integers are i32, i64 and u8, signed but for u8. Their sums and products wrap: they
- * are those of the integers modulo 2^n, for n bits, so that no bracketing changes a bit. The identities of MIN and MAX are
- * the largest and the smallest value of the type. AND of no elements of u8 is 255, which a bool cannot hold.
+ * "any" are real and complex numbers. Integers are i32, i64 and u8, signed but for u8. Their sums and products wrap:
+ * they are those of the integers modulo 2^n, for n bits, so that no bracketing changes a bit. The identities of MIN and
+ * MAX are the largest and the smallest value of the type. AND of no elements of u8 is 255, which a bool cannot hold.
  *
  * AFFINE scans the maps h -> W h + x: the linear recurrence with matrices as gates, which it equals for diagonal W. It
  * runs step by step, d^2 multiply-adds each, or in parallel over time, about d^3 each, whichever costs less on the
@@ -818,14 +828,14 @@ FLASHSCAN_API_STATUS flashscan_plan_rnn(flashscan_plan** plan, const flashscan_r
  * normal numbers is taken in multiples of 2^-136; an infinite element may give NaN.
  *
  * MIN and MAX: of equal operands the earlier one is taken, and of NaN the first, so that the bracketing never changes a
- * bit; the gradient goes to that one alone, STATE_IN counting as the first. LOGADDEXP: equal operands share the gradient,
- * infinite ones too. MUL: the gradient of a factor is the product of the others, exact where factors are 0. Powers and
- * products may overflow on the way in one bracketing and not in another.
+ * bit; the gradient goes to that one alone, STATE_IN counting as the first. LOGADDEXP: equal operands share the
+ * gradient, infinite ones too. MUL: the gradient of a factor is the product of the others, exact where factors are 0.
+ * Powers and products may overflow on the way in one bracketing and not in another.
  *
- * INDEX, of MIN and MAX: the running argmin or argmax, one i64 for each element of OUTPUT. It is the step t of INPUT whose
- * element was taken, counted along T of the array in either direction and for packed sequences too, so that INPUT at
- * (b, INDEX, c) is the element; of equal ones it is the earlier in the order of computation, of NaN the first. It is -1
- * where no step was taken: where y is STATE_IN or the identity. Plans with a communicator do not take it.
+ * INDEX, of MIN and MAX: the running argmin or argmax, one i64 for each element of OUTPUT. It is the step t of INPUT
+ * whose element was taken, counted along T of the array in either direction and for packed sequences too, so that INPUT
+ * at (b, INDEX, c) is the element; of equal ones it is the earlier in the order of computation, of NaN the first. It is
+ * -1 where no step was taken: where y is STATE_IN or the identity. Plans with a communicator do not take it.
  *
  * CUSTOM knows no identity: MODE_EXCLUSIVE needs STATE_IN, and an empty sequence without STATE_IN leaves its part of
  * OUTPUT and STATE_OUT as it is.
@@ -840,8 +850,8 @@ FLASHSCAN_API_STATUS flashscan_plan_rnn(flashscan_plan** plan, const flashscan_r
  * Its scratch is proportional to n elements. CUSTOM has backward if the operator has an adjoint, integers have none.
  *
  * Data types: dtype is that of INPUT, GATE, OUTPUT and their gradients. STATE_IN, STATE_OUT, their gradients and all
- * arithmetic are f32 for 16-bit and f32 data, else dtype. OPERATOR_FLAG_ALLOW_TF32 lets the factors of matrix products of
- * f32 data be rounded to tf32 (11 significant bits) where that is faster; other data do not heed it.
+ * arithmetic are f32 for 16-bit and f32 data, else dtype. OPERATOR_FLAG_ALLOW_TF32 lets the factors of matrix products
+ * of f32 data be rounded to tf32 (11 significant bits) where that is faster; other data do not heed it.
  *
  * Element (b, t, c) of INPUT, GATE and of OUTPUT of scans is number ((b T + t) C + c) of the array in LAYOUT_BTC and
  * ((b C + c) T + t) in LAYOUT_BCT, for elements of any kind. BS is B, or N if packed; SEQ_OFFSETS is as in the linear
@@ -907,16 +917,17 @@ enum {
  * independent pairs at once, pair i at lhs + i * lhs_stride and so on, strides in bytes. They are called about
  * 2 log2(T) times, for each level of a tree, on the thread that executes the plan, one call at a time. On CUDA the
  * pointers are device memory and the work must be enqueued on `stream`; on the CPU it must be done on return and stream
- * is NULL. They return 0, or any other number to make the call fail with FLASHSCAN_STATUS_CALLBACK_FAILED, after which the
- * outputs hold no results. CPU plans take the callback where both a host function and a callback are given, CUDA plans
- * the device code. Packed sequences on CUDA are device code's alone: how many pairs a level then has is on the device.
+ * is NULL. They return 0, or any other number to make the call fail with FLASHSCAN_STATUS_CALLBACK_FAILED, after which
+ * the outputs hold no results. CPU plans take the callback where both a host function and a callback are given, CUDA
+ * plans the device code. Packed sequences on CUDA are device code's alone: how many pairs a level then has is on the
+ * device.
  *
  * Device code serves CUDA plans: extern "C" __device__ void NAME(const void* lhs, const void* rhs, void* out), the
  * convention of CCCL's C library; with state_bytes > 0 NAME(void* state, lhs, rhs, out), where `state` is a copy of the
  * state_bytes bytes at `state` that the plan makes. The adjoint is of the host adjoint's shape without state, or with
  * it first. Source is C++20 for NVRTC, which finds the headers of the toolkit that it comes with; LTO-IR must be of
- * code for the device's compute capability or an older one. Compiling takes parts of a second, once in a process for the
- * same code and element_bytes. The code is not needed any more once the plan is made; `state` of host functions and
+ * code for the device's compute capability or an older one. Compiling takes parts of a second, once in a process for
+ * the same code and element_bytes. The code is not needed any more once the plan is made; `state` of host functions and
  * callbacks is, and the copy lives as long as the plan: destroying one with state_bytes > 0 waits for the device, and
  * graphs that captured its calls must not be launched any more.
  *
@@ -1022,15 +1033,15 @@ FLASHSCAN_API_STATUS flashscan_plan_operator(flashscan_plan** plan, const flashs
  *
  * GATED_FLAG_FIRST_STEP: the scale is 1 where a sequence starts, whatever a is there: at every step that RESET names,
  * and at the first step of each sequence if the call has no STATE_IN. With STATE_IN a sequence goes on, and its first
- * step is scaled like any other; a new sequence beside such ones has a RESET at its first step. So RecurrentGemma and its
- * ports count, for which a sequence starts at position 0.
+ * step is scaled like any other; a new sequence beside such ones has a RESET at its first step. So RecurrentGemma and
+ * its ports count, for which a sequence starts at position 0.
  *
  * sqrt_slope_limit > 0 bounds the derivative 1 / (2 sqrt(s)) of SQRT by it, which is infinite at a = 1: gradients are
  * then no longer derivatives where 1 - a^2 is below 1 / (2 sqrt_slope_limit)^2. RecurrentGemma has 1000.
  *
  * Layouts, strides, direction, RESET (GATED_FLAG_RESET), SEQ_OFFSETS and the sentences about "first", "before" and
- * "after" are those of the linear recurrence, and so is what is said about time in pieces and about NaN. A reset makes the
- * carried state 0: h[t] = scale v[t] there.
+ * "after" are those of the linear recurrence, and so is what is said about time in pieces and about NaN. A reset makes
+ * the carried state 0: h[t] = scale v[t] there.
  *
  * Backward: exact derivatives with respect to everything that is read, from those of OUTPUT and STATE_OUT. GRAD|PARAM
  * and GRAD|BIAS are summed over batch and time in a fixed order. h comes from OUTPUT where the epilogue is NONE. Else
@@ -1054,9 +1065,12 @@ FLASHSCAN_API_STATUS flashscan_plan_operator(flashscan_plan** plan, const flashs
  *     OUTPUT_GATE                     as INPUT                 in unless NONE in unless NONE
  *     PARAM                           [C]                      in if the decay names it, in both passes
  *     BIAS                            [C]                      optional in    optional in: if it was in forward
- *     OUTPUT                          as INPUT                 out            in if the epilogue is NONE, needed for the
- *                                                                             gradients of GATE, SECOND_GATE, PARAM, BIAS
- *     RESERVE          bytes          plan_arg_bytes           optional out   in; it is there unless the epilogue is NONE
+ *     OUTPUT                          as INPUT                 out            in if the epilogue is NONE, needed for
+ *                                     the
+ *                                                                             gradients of GATE, SECOND_GATE, PARAM,
+ *                                                                             BIAS
+ *     RESERVE          bytes          plan_arg_bytes           optional out   in; it is there unless the epilogue is
+ *                      NONE
  *     STATE_IN                        [B,C], [N,C] if packed   optional in    optional in: if it was in forward
  *     STATE_OUT                       as STATE_IN              optional out   -
  *     RESET            uint8          [B,T]                    in if flag     in if flag
@@ -1068,9 +1082,10 @@ FLASHSCAN_API_STATUS flashscan_plan_operator(flashscan_plan** plan, const flashs
  *     SCRATCH                         plan_arg_bytes           optional       optional
  *
  * RESET, SEQ_OFFSETS, PARAM, BIAS and RESERVE are dense. Arguments that may be the same memory are those of the linear
- * recurrence: OUTPUT and INPUT (where backward does not need it any more); GRAD|INPUT and GRAD|OUTPUT; and unless packed
- * STATE_OUT and STATE_IN; GRAD|STATE_IN and GRAD|STATE_OUT. RESERVE is aligned to 64 bytes and begins with 64 bytes that
- * say which plan filled it and whether there was a STATE_IN; backward checks them as that of a recurrent network does.
+ * recurrence: OUTPUT and INPUT (where backward does not need it any more); GRAD|INPUT and GRAD|OUTPUT; and unless
+ * packed STATE_OUT and STATE_IN; GRAD|STATE_IN and GRAD|STATE_OUT. RESERVE is aligned to 64 bytes and begins with 64
+ * bytes that say which plan filled it and whether there was a STATE_IN; backward checks them as that of a recurrent
+ * network does.
  */
 enum {
     FLASHSCAN_GATED_LAYER_MINGRU = 1501,
@@ -1124,8 +1139,8 @@ enum {
 };
 
 /*
- * struct_size = sizeof(flashscan_gated_desc). Zero means the default in every field except the extents, dtype and, where
- * layer is 0, decay. Strides of tensors that the layer has not are zero.
+ * struct_size = sizeof(flashscan_gated_desc). Zero means the default in every field except the extents, dtype and,
+ * where layer is 0, decay. Strides of tensors that the layer has not are zero.
  */
 typedef struct flashscan_gated_desc {
     uint32_t struct_size;
@@ -1174,17 +1189,17 @@ FLASHSCAN_API_STATUS flashscan_plan_gated(flashscan_plan** plan, const flashscan
  * neighbouring channels, C / G each, have one of N numbers each. Complex matrices (matrix_dtype) stand for states in
  * conjugate pairs: y is then twice the real part of the sum. A has negative real parts in a layer; nothing asks for it.
  *
- * Direction, RESET (SELECTIVE_FLAG_RESET: the carried states are 0 before step t), SEQ_OFFSETS, layouts, strides and the
- * sentences about "first", "before" and "after" are those of the linear recurrence; so is what is said about NaN.
+ * Direction, RESET (SELECTIVE_FLAG_RESET: the carried states are 0 before step t), SEQ_OFFSETS, layouts, strides and
+ * the sentences about "first", "before" and "after" are those of the linear recurrence; so is what is said about NaN.
  *
  * Backward: exact derivatives with respect to everything that is read, from those of OUTPUT and STATE_OUT, in PyTorch's
  * convention for complex numbers. Sums over channels (GRAD|B and GRAD|C per step) and over batch and time (GRAD|A, |D,
- * |BIAS, constant |B and |C) have a fixed order. Forward keeps nothing for it: states are computed once more. Inputs are
- * never overwritten, and backward may be called repeatedly, with the same bits.
+ * |BIAS, constant |B and |C) have a fixed order. Forward keeps nothing for it: states are computed once more. Inputs
+ * are never overwritten, and backward may be called repeatedly, with the same bits.
  *
- * Data types: INPUT, DELTA, OUTPUT_GATE, OUTPUT and their gradients have dtype; A, constant B and C, the states and their
- * gradients matrix_dtype; B and C per step dtype, or matrix_dtype if that is complex; D, BIAS and theirs the type of a
- * real matrix:
+ * Data types: INPUT, DELTA, OUTPUT_GATE, OUTPUT and their gradients have dtype; A, constant B and C, the states and
+ * their gradients matrix_dtype; B and C per step dtype, or matrix_dtype if that is complex; D, BIAS and theirs the type
+ * of a real matrix:
  *
  *     dtype          f32       bf16   f16   f64
  *     matrix_dtype   f32 c64   f32    f32   f64 c128
@@ -1225,8 +1240,8 @@ enum {
 
 /*
  * struct_size = sizeof(flashscan_selective_desc). Zero means the default in every field except the extents, states and
- * dtype. Strides of constant matrices are zero; those of matrices per step have `channels` from one of the G N numbers of
- * a step to the next.
+ * dtype. Strides of constant matrices are zero; those of matrices per step have `channels` from one of the G N numbers
+ * of a step to the next.
  */
 typedef struct flashscan_selective_desc {
     uint32_t struct_size;
@@ -1248,8 +1263,8 @@ typedef struct flashscan_selective_desc {
 } flashscan_selective_desc;
 
 /*
- * Creates a plan for a selective scan. *plan is NULL on failure. `options` may be NULL. A plan is immutable: any number of
- * threads may execute it at the same time.
+ * Creates a plan for a selective scan. *plan is NULL on failure. `options` may be NULL. A plan is immutable: any number
+ * of threads may execute it at the same time.
  */
 FLASHSCAN_API_STATUS flashscan_plan_selective(flashscan_plan** plan, const flashscan_selective_desc* desc,
                                               const flashscan_options* options);
@@ -1270,9 +1285,9 @@ FLASHSCAN_API_STATUS flashscan_plan_args(const flashscan_plan* plan, int32_t pas
                                          int32_t capacity, int32_t* count);
 
 /*
- * flashscan_plan_info fills in the kernel and the memory of one pass of a plan. `launches` counts kernels, copies, fills and
- * products of cuBLAS, one each, of a call that is given every argument, aligned to 256 bytes; a graph that is replayed
- * counts as what it holds, a message of NCCL's as one, and what callbacks enqueue does not count.
+ * flashscan_plan_info fills in the kernel and the memory of one pass of a plan. `launches` counts kernels, copies,
+ * fills and products of cuBLAS, one each, of a call that is given every argument, aligned to 256 bytes; a graph that is
+ * replayed counts as what it holds, a message of NCCL's as one, and what callbacks enqueue does not count.
  */
 typedef struct flashscan_pass_info {
     uint32_t struct_size; /* sizeof(flashscan_pass_info), set by the caller */
@@ -1297,13 +1312,13 @@ FLASHSCAN_API_STATUS flashscan_plan_info(const flashscan_plan* plan, int32_t pas
 FLASHSCAN_API_STATUS flashscan_plan_describe(const flashscan_plan* plan, char* text, size_t capacity, size_t* length);
 
 /*
- * Executes a pass of a plan (FLASHSCAN_PASS_*). `stream` is a cudaStream_t for CUDA plans (NULL: the legacy default stream) and is ignored by CPU
- * plans. A CUDA call only enqueues work, never synchronises, and may be captured in a CUDA graph; a CPU call is
- * finished when it returns.
+ * Executes a pass of a plan (FLASHSCAN_PASS_*). `stream` is a cudaStream_t for CUDA plans (NULL: the legacy default
+ * stream) and is ignored by CPU plans. A CUDA call only enqueues work, never synchronises, and may be captured in a
+ * CUDA graph; a CPU call is finished when it returns.
  *
- * Scratch memory that a call takes itself comes from a memory pool of the library, of each device or of the host. The pool
- * keeps for later calls as much as one call of each living plan may take. The rest goes back to the host at once, and to a
- * device the next time that the program waits for it.
+ * Scratch memory that a call takes itself comes from a memory pool of the library, of each device or of the host. The
+ * pool keeps for later calls as much as one call of each living plan may take. The rest goes back to the host at once,
+ * and to a device the next time that the program waits for it.
  *
  * A recurrent network whose kernel enqueues several launches a step (flashscan_plan_describe says so) pays on the host
  * for each of them. Calls of such a plan that repeat the pointers of an earlier one, SCRATCH's included, are replayed

@@ -102,8 +102,8 @@ void clear(const ArgumentSpec& spec, size_t axis, std::byte* data) {
     for (int64_t i = 0; i < spec.axes.extents[axis]; ++i) clear(spec, axis + 1, data + i * spec.strides[axis] * size);
 }
 
-// Calls f(place, i) for element i of the tensor `spec`, in the order of dense memory, which is `place` elements from its
-// first one.
+// Calls f(place, i) for element i of the tensor `spec`, in the order of dense memory, which is `place` elements from
+// its first one.
 template <typename F>
 void for_each_element(const ArgumentSpec& spec, F&& f) {
     const int64_t count = spec.axes.product(spec.name);

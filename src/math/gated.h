@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated layers: the parts that they are put together from, the table of the layers with a name, and the formulas of the
-// parts with their derivatives. Compiles as C++ and CUDA C++. Elements are of any type that has arithmetic, comparisons,
-// select and the functions of math/activation.h: a number, or a vector of them.
+// parts with their derivatives. Compiles as C++ and CUDA C++. Elements are of any type that has arithmetic,
+// comparisons, select and the functions of math/activation.h: a number, or a vector of them.
 //
 //     a = decay(g)     m = scale(a)     v = activation(x) gate(i)     h' = a h + m v     y = h' epilogue(o)
 //

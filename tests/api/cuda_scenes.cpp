@@ -69,8 +69,8 @@ CudaScene scene_of(const Problem& problem, const std::string& kernel, Make make)
             }};
 }
 
-// A rank in the middle of three that do not exist: notes of plans come back as if all had sent the same, and messages of
-// calls stay where they are.
+// A rank in the middle of three that do not exist: notes of plans come back as if all had sent the same, and messages
+// of calls stay where they are.
 constexpr int32_t ranks = 3;
 int32_t answer_for_all(void*, const void* send, void* receive, size_t bytes, void* stream) {
     for (int32_t rank = 0; rank < ranks && stream == nullptr; ++rank) {

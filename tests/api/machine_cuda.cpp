@@ -159,8 +159,8 @@ TEST_P(MachineCuda, SurvivesFailingAllocations) {
     EXPECT_EQ(args.execute(plan.get(), FLASHSCAN_PASS_FORWARD), FLASHSCAN_STATUS_OK) << flashscan_last_error();
 }
 
-// Makes a plan of `problem` with states in a pool, whose rows have gaps between them, and tells its launches, SCRATCH and
-// description.
+// Makes a plan of `problem` with states in a pool, whose rows have gaps between them, and tells its launches, SCRATCH
+// and description.
 template <typename Problem>
 std::string steps_in_a_pool(const Problem& problem, int64_t width) {
     auto desc = desc_of(problem);
@@ -199,9 +199,9 @@ TEST(MachineCudaSteps, TakeOneLaunchInAPool) {
     EXPECT_NE(steps_in_a_pool(problem_of("linear f32 BTC b64 t100 c512 state-in state-out"), 512), one);
 }
 
-// What plans of ranks on two GPUs in turns say, where those GPUs reach each other's memory and kernels on the ranks that
-// `proves` names find that the messages of all neighbours have arrived, on others those of all but one. The fake GPUs write
-// nothing.
+// What plans of ranks on two GPUs in turns say, where those GPUs reach each other's memory and kernels on the ranks
+// that `proves` names find that the messages of all neighbours have arrived, on others those of all but one. The fake
+// GPUs write nothing.
 std::vector<std::string> described_over_two_gpus(bool reach, const std::vector<bool>& proves) {
     static thread_local uint32_t arrived = 0;
     fake::Machine& machine = fake::machine();

@@ -254,8 +254,8 @@ TEST(RnnPlan, OfHeadsOfOneUnitTellsThatStepsRanInOrder) {
                    FLASHSCAN_STATUS_UNKNOWN_ARGUMENT, {"arg_id is 2023"});
 }
 
-// RESERVE on the CPU: 64 bytes and G + S values of an element at the most, in the dtype where that is f32 or f64. With 16 bits the
-// gates stay in f32 and only one value an element is as small as that.
+// RESERVE on the CPU: 64 bytes and G + S values of an element at the most, in the dtype where that is f32 or f64. With
+// 16 bits the gates stay in f32 and only one value an element is as small as that.
 TEST(RnnPlan, OfTheCpuDoesNotHeedTf32ButKeepsReservesApart) {
     RnnProblem p = rnn_problem_of("rnn lstm bwd f32 b3 t5 h2 d7 state-in state-out");
     RnnScene exact(p);

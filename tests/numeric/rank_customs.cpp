@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Custom operators over several ranks, each a thread, against the fold on the whole, and their gradients against those of the
-// operator built in: host functions and callbacks on the CPU, device code on a GPU that the ranks share. And callbacks that
-// fail on one.
+// Custom operators over several ranks, each a thread, against the fold on the whole, and their gradients against those
+// of the operator built in: host functions and callbacks on the CPU, device code on a GPU that the ranks share. And
+// callbacks that fail on one.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -76,8 +76,8 @@ void execute(const Plan& plan, int32_t pass, const std::vector<flashscan_arg>& a
     }
 }
 
-// Executes forward on every rank's arrays, and backward where there are gradients; `change` may give each rank an operator
-// of its own.
+// Executes forward on every rank's arrays, and backward where there are gradients; `change` may give each rank an
+// operator of its own.
 std::vector<Result> run(std::vector<Arrays>& parts, bool reverse, const char* kernel, Meeting& meeting,
                         const std::function<void(int32_t rank, flashscan_custom_operator&)>& change,
                         std::vector<Gradients>* gradients = nullptr, const How& how = {}) {

@@ -122,8 +122,8 @@ struct RankPart {
 RankPart part_of(const Problem& problem, const Data& data, const std::vector<int64_t>& lengths, size_t rank);
 
 // Runs a pass of the whole problem on ranks, as run_forward and run_backward do on one, and puts the results together.
-// GRAD|GATE that is broadcast in time is the sum of all ranks', which the library has made where the ranks ask for that,
-// and else the test; `rounding` is what they may have lost as
+// GRAD|GATE that is broadcast in time is the sum of all ranks', which the library has made where the ranks ask for
+// that, and else the test; `rounding` is what they may have lost as
 // each was rounded to the gate's type.
 struct RanksOutcome : Outcome {
     std::vector<double> rounding;

@@ -22,8 +22,8 @@ struct Measured {
 constexpr OperatorKind add = OperatorKind::add, matmul = OperatorKind::matmul, affine = OperatorKind::affine;
 constexpr Pass forward = Pass::forward, backward = Pass::backward;
 
-// The fastest of what was measured is what plans choose, but in one case: affine maps of 16 numbers forward go in one group,
-// which takes twice the pass of a rank, 624 us and a message, and was not measured.
+// The fastest of what was measured is what plans choose, but in one case: affine maps of 16 numbers forward go in one
+// group, which takes twice the pass of a rank, 624 us and a message, and was not measured.
 const std::vector<Measured> measured{
     {matmul, 16, 64, 512, forward, 528.2, {{8, 382.4}, {16, 364.9}}, 16},
     {matmul, 16, 64, 512, backward, 5168.9, {{8, 5445.2}, {16, 5099.3}}, 16},

@@ -142,3 +142,18 @@ def test_mistakes_are_refused_by_name():
     }.items():
         with pytest.raises(FlashscanValueError, match=words):
             gated_scan(gate, x, **options)
+
+
+def test_wide_layers_are_their_channels():
+    # As many numbers as are stored past the caches, whose steps are not whole lines apart.
+    rng = np.random.default_rng(3)
+    gate, x = rng.standard_normal((2, 1, 1024, 3000)).astype(np.float32)
+    y = gated_scan(gate, x, layer="mingru")
+    gradients = gated_scan_backward(gate, x, y, y, layer="mingru")
+    part = (0, slice(None), slice(1500, 1564))
+    one = [np.ascontiguousarray(a[part])[None] for a in (gate, x)]
+    expected = gated_scan(*one, layer="mingru")
+    np.testing.assert_allclose(y[part], expected[0], rtol=1e-6, atol=1e-6)
+    for wide, narrow in zip(gradients, gated_scan_backward(*one, expected, expected, layer="mingru")):
+        if wide is not None:
+            np.testing.assert_allclose(wide[part], narrow[0], rtol=1e-5, atol=1e-5)

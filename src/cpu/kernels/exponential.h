@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // exp of vectors: exp(x) = 2^n exp(r), where x = n ln 2 + r with an integer n and |r| <= ln(2) / 2, and exp(r) is its
-// Taylor series. Where an instruction takes numbers from a vector by index, exp in f32 has multiples n of 1 / 8 or 1 / 16,
-// whose powers 2^(n - floor(n)) are such a vector: r is smaller, and a few terms are enough.
+// Taylor series. Where an instruction takes numbers from a vector by index, exp in f32 has multiples n of 1 / 8 or 1 /
+// 16, whose powers 2^(n - floor(n)) are such a vector: r is smaller, and a few terms are enough.
 #pragma once
 
 #include <type_traits>

@@ -131,8 +131,8 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
                fit(true, p_.grad_gates) && fit(parts.has_second_gate(), p_.grad_second_gate) &&
                fit(parts.has_input_gate(), p_.grad_input_gate) && fit(parts.has_output_gate(), p_.grad_output_gate);
     }
-    // How many of n steps from i on are one tile, if it is long. At one end of a row are a step whose m may be 1, or the
-    // state before which does not lie with the others.
+    // How many of n steps from i on are one tile. One step of a row is a tile of its own: in forward the first, if its
+    // m is 1; in backward the last one walked, as the state before it is not in `states`.
     int64_t steps_of_layer(const Row& row, int64_t i, int64_t n) const {
         const int64_t apart = p_.backward ? row.steps() - 1 : p_.starts_with_one ? 0 : row.steps();
         return i == apart ? 1 : i < apart ? least(n, apart - i) : n;

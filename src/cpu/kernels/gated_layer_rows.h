@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated layers that have a name where lanes are consecutive steps of one channel: the formulas of gated_layers.h around
-// the blocks of linear_row_steps.h. What a block is walked by lies in panels too, from which single steps are taken where
-// a block is computed step by step.
+// the blocks of linear_row_steps.h. What a block is walked by lies in panels too, from which single steps are taken
+// where a block is computed step by step.
 #pragma once
 
 #include "cpu/kernels/gated_layers.h"

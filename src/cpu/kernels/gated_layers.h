@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated layers that have a name, forward and backward in one loop over the vectors of a tile each. The loops do what the
-// stages and the walk do one after the other, by the same operations and so with the same bits, and keep in registers
-// what those pass on in panels. Here are the formulas for a vector and the loop over channels; gated_layer_rows.h has the
-// loop over steps. Other parts and tiles with resets take the stages.
+// Gated layers that have a name, forward and backward in one loop over the vectors of a tile each. The loops do what
+// the stages and the walk do one after the other, and keep in registers what those pass on in panels. The operations
+// are the same, and so are the bits, but for the sums that GRAD|PARAM and GRAD|BIAS are made of, which are added in
+// another order. Here are the formulas for a vector and the loop over channels; gated_layer_rows.h has the loop over
+// steps. Other parts, tiles with resets, passes that write nothing, backward without gradients of gates, and with
+// channels innermost a step whose m is 1 take the stages.
 #pragma once
 
 #include <type_traits>
@@ -49,10 +51,10 @@ constexpr bool reads(const GatedParts& parts, bool backward, int source) {
     }
 }
 
-// A tile of one of these loops: what lies ahead of its sources. Lanes are channels: `steps` steps of `lanes` numbers,
-// `pitch` apart, walked from the first on, or with `down` from the last. Lanes are steps of `channel`: m is 1
-// at step `fresh`, and the states before the steps of the vector at `edge` are in previous.own; each is -1 where there
-// is none.
+// What a loop needs of a tile. Where lanes are channels, it has `steps` steps of `lanes` numbers, `pitch` apart, walked
+// from the first on, or with `down` from the last; `channel`, `fresh` and `edge` are not used. Where lanes are steps of
+// `channel`, m is 1 at step `fresh`, and the states before the steps of the vector at `edge` are in previous.own; both
+// are -1 where there is none.
 struct LayerTile {
     Ahead ahead[source_count];
     int64_t steps, lanes, pitch;
@@ -163,8 +165,8 @@ template <typename T>
 struct GateGradient {
     Lanes<T> gate, rate;
 };
-// Writes the gradients where that of h, with what later steps add to it, is g. m is 1 in the lane `fresh`, unless that is
-// not one of them.
+// Writes the gradients where that of h, with what later steps add to it, is g. m is 1 in the lane `fresh`, unless that
+// is not one of them.
 template <int Layer, typename T>
 FLASHSCAN_INLINE GateGradient<T> put_gradients(const LayerSources<T>& s, const LayerGradients<T>& grad, int64_t i,
                                                const LayerFactors<T>& f, Lanes<T> g, Lanes<T> previous,
@@ -224,7 +226,8 @@ void layer_forward(GatedWork<T>& w, const LayerTile t, bool kept) {
         });
 }
 
-// Writes all gradients, and with `sums` adds those of the rate and of the bias to w.grad_rate and w.value of their lane.
+// Writes all gradients, and with `sums` adds those of the rate and of the bias to w.grad_rate and w.value of their
+// lane.
 template <int Layer, typename T>
 void layer_backward(GatedWork<T>& w, const LayerTile t, T limit, bool sums) {
     const LayerSources<T> s(w);

@@ -25,8 +25,8 @@ struct Panel {
     alignas(64) T own[Work<T>::size];
 };
 
-// The numbers that a stage computes of a tile of an output. `at` points to `own`, from where they are copied, or into the
-// tensor itself, which is then written past the caches if `streamed`.
+// The numbers that a stage computes of a tile of an output. `at` points to `own`, from where they are copied, or into
+// the tensor itself, which is then written past the caches if `streamed`.
 template <typename T>
 struct OutputPanel {
     T* at;

@@ -29,7 +29,8 @@ class GatedTiles {
     }
 
   protected:
-    // A tile has as many steps as give this many numbers of a panel, and at least one.
+    // A tile has as many steps as give this many numbers of a panel, and at least one; more where no panel is used
+    // (GatedColumns).
     static constexpr int64_t tile_numbers = 4096 / int64_t(sizeof(T));
     enum Flag : uint8_t {
         fresh = 1,   // m is 1 at this step
@@ -106,7 +107,8 @@ class GatedTiles {
         };
         if (!t.flagged && t.start < 0) return use_some(0, t.n, 0);
         if (!t.flagged) {
-            // A vector of steps, before whole vectors: where a panel is the steps of one channel, none reads past its end.
+            // A vector of steps, before whole vectors: where a panel is the steps of one channel, none reads past its
+            // end.
             const int64_t near = t.start > 0 ? t.n : t.n < Simd<T>::width ? t.n : Simd<T>::width;
             use_some(0, t.start, 0);
             use_some(t.start, t.start + 1, fresh);

@@ -90,7 +90,7 @@ FLASHSCAN_INLINE ExpAndRest<Lanes<T>> exp_and_rest(Lanes<T> x) {
     const Vec<T> near = -fused(power, part, power - T(1));
     return {Lanes<T>(exp), Lanes<T>(x.v > T(60) ? T(1) - exp : near)};
 }
-// Neither can overflow here.
+// The same for x <= 0, where exp(x) cannot overflow and needs no upper clamp.
 template <typename T>
 FLASHSCAN_INLINE ExpAndRest<Lanes<T>> exp_and_rest_of_negative(Lanes<T> x) {
     const Reduced<T> at = reduced<T>(at_least(x.v, Simd<T>::bottom));

@@ -17,15 +17,15 @@ __device__ __forceinline__ int64_t held(int64_t x) {
     return x;
 }
 
-// Makes the compiler wait here for the load of `x`. Otherwise it waits where x is used first. Where that is in a loop, it
-// waits in every round, by a scoreboard that loads of the loop may share, so that each round waits for those as well.
-// Works in blocks of up to two dimensions, where threadIdx.z is 0, which the compiler does not know.
+// Makes the compiler wait here for the load of `x`. Otherwise it waits where x is used first. Where that is in a loop,
+// it waits in every round, by a scoreboard that loads of the loop may share, so that each round waits for those as
+// well. The block may have up to two dimensions: threadIdx.z is then 0, which the compiler does not know.
 __device__ __forceinline__ void await_load(uint32_t& x) {
     asm volatile("xor.b32 %0, %0, %1;" : "+r"(x) : "r"(threadIdx.z));
 }
 
-// The same as held for an address of each lane. All lanes of the warp must call it: it uses a shuffle, which the compiler
-// does not repeat.
+// The same as held for an address of each lane. All lanes of the warp must call it: it uses a shuffle, which the
+// compiler does not repeat.
 template <typename T>
 __device__ __forceinline__ T* held_shared(T* shared) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));

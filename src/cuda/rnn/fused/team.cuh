@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team is one block, a cluster, or a part of a cooperative grid. Here is how it holds a matrix in registers and shared
-// memory and multiplies it, step after step, by vectors that its blocks compute.
+// A team is one block, a cluster, or a part of a cooperative grid. Here is how it holds a matrix in registers and
+// shared memory and multiplies it, step after step, by vectors that its blocks compute.
 //
 //     out[m, n] = sum over k of W[m, k] v[k, n]
 //
 // Ownership  Each block has the rows m of its units, `gates` for each unit, and all of k; n are row_tiles tiles of
-//            tile_rows (8 or 4) rows of the batch. Of a block, unit_warps x parts warps multiply; with specialised warps
-//            (warp_roles.cuh) others compute the cells. A multiplying warp has 8 `groups` units and one of the parts of
-//            k, its part of W in registers as left operands of the tensor cores from the first step to the last.
-//            Operands of W that registers do not hold are in shared memory. Half a 16 x 16 operand is one gate of 8
-//            units, so that a lane finds all gates of its elements in its own sums.
+//            tile_rows (8 or 4) rows of the batch. Of a block, unit_warps x parts warps multiply; with specialised
+//            warps (warp_roles.cuh) others compute the cells. A multiplying warp has 8 `groups` units and one of the
+//            parts of k, its part of W in registers as left operands of the tensor cores from the first step to the
+//            last. Operands of W that registers do not hold are in shared memory. Half a 16 x 16 operand is one gate of
+//            8 units, so that a lane finds all gates of its elements in its own sums.
 // Order      Within 32 consecutive k the order is chosen such that the right operands of a lane are 16 consecutive
 //            bytes of v. k goes through the units of all blocks `runs` times: once forward, once for each gate
 //            backward. Sums of parts are added through shared memory in pairs, a fixed tree: bits depend on nothing but
 //            the shape.
-// Bytes      W is read once for each job that has another head than the job before; v goes through L2 or shared memory once a step.
+// Bytes      W is read once for each job that has another head than the job before; v goes through L2 or shared memory
+//            once a step.
 // Sync       The all-gather of v (team_vectors.cuh), and a barrier of the block before the parts of sums are added.
 // Limits     Tensor cores multiply 16-bit numbers: f32 is split into planes (team_number.cuh).
 #pragma once
@@ -42,7 +43,8 @@ struct TeamElement {
         unit = (unit_warp * S::groups + e / (n * S::row_tiles)) * 8 + lane / 4;
         row = e / n % S::row_tiles * S::tile_rows + lane % 4 * n + e % n;
     }
-    // Whether this warp has elements. Where there are fewer elements than warps that share them, some warps only multiply.
+    // Whether this warp has elements. Where there are fewer elements than warps that share them, some warps only
+    // multiply.
     static __device__ __forceinline__ bool exist() { return S::elements >= S::sharing || sharer() < S::elements; }
     static __device__ __forceinline__ int sharer() {
         const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -69,8 +71,8 @@ class TeamWeights {
     __device__ __forceinline__ explicit TeamWeights(unsigned char* shared)
         : stored_(ptx::held_shared(reinterpret_cast<uint4*>(shared + S::weights_at) + threadIdx.x)) {}
 
-    // Loads the warp's operands; `from` holds those of all blocks of the team. A thread later reads from shared memory only what it
-    // has stored itself, so that no barrier is needed.
+    // Loads the warp's operands; `from` holds those of all blocks of the team. A thread later reads from shared memory
+    // only what it has stored itself, so that no barrier is needed.
     __device__ __forceinline__ void load(const uint4* from, int block) {
         from += (block * (S::product_threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::operands * 32) +
                 static_cast<int>(threadIdx.x) % 32;
@@ -80,8 +82,9 @@ class TeamWeights {
 #pragma unroll 4
             for (int i = 0; i < S::stored; ++i) stored_[i * S::product_threads] = from[(resident + i) * 32];
     }
-    // Waits for what load() has loaded. Is called ahead of the loop over steps, so that no product of a step waits for
-    // scoreboards of these loads. Where vectors come through L2, a product waits for loads in any case.
+    // Waits for the operands that load() has put into registers. The caller does so ahead of the loop over steps, so
+    // that no step waits for their scoreboards. Teams whose vectors come through L2 do not wait here: their products
+    // wait for loads in any case.
     __device__ __forceinline__ void await() {
         if constexpr (S::in_shared) {
 #pragma unroll
@@ -117,8 +120,8 @@ struct TeamAccumulators {
     }
 };
 
-// Multiplies all planes of two steps of k by the 8 columns of a right operand, which are rows of the batch (4 of them are
-// used where tile_rows is 4). The right operand of plane j is multiplied by the left ones of the
+// Multiplies all planes of two steps of k by the 8 columns of a right operand, which are rows of the batch (4 of them
+// are used where tile_rows is 4). The right operand of plane j is multiplied by the left ones of the
 // planes i with i + j < planes; the other products are too small to count.
 template <typename X, typename S>
 __device__ __forceinline__ void multiply_planes(const TeamWeights<S>& weights, int index, const uint4* v,
@@ -139,8 +142,8 @@ __device__ __forceinline__ void multiply_planes(const TeamWeights<S>& weights, i
             }
 }
 
-// Uses window C of a lane's items (16 bytes of v each, see team_vectors.cuh): as many as registers hold at once. The items
-// are in v already, or were staged: copied from L2 to shared memory once the first window had arrived.
+// Uses window C of a lane's items (16 bytes of v each, see team_vectors.cuh): as many as registers hold at once. The
+// items are in v already, or were staged: copied from L2 to shared memory once the first window had arrived.
 template <int C, typename S, typename Use>
 __device__ __forceinline__ void take_window(const TeamVectors<S>& vectors, uint32_t turn, uint4 (&v)[S::window],
                                             const Use& use) {
@@ -203,15 +206,15 @@ __device__ __forceinline__ void take_items(const TeamVectors<S>& vectors, uint32
     }
 }
 
-// Sends the block's vectors of a turn, which it has stored (TeamVectors::put), to the team. The weights choose between this
-// function and that of team_scatter.cuh.
+// Sends the block's vectors of a turn, which it has stored (TeamVectors::put), to the team. The weights choose between
+// this function and that of team_scatter.cuh.
 template <typename X, typename S>
 __device__ __forceinline__ void team_send(const TeamWeights<S>&, const TeamVectors<S>& vectors, uint32_t turn) {
     vectors.send(turn);
 }
 
-// The warps that have parts of k of the same units exchange sums in [buffer][unit warp][part][element][lane]. Returns where
-// the lane's sums of the first part and element are.
+// The warps that have parts of k of the same units exchange sums in [buffer][unit warp][part][element][lane]. Returns
+// where the lane's sums of the first part and element are.
 template <typename S>
 __device__ __forceinline__ TeamSums<S::gates>* team_partials(const TeamVectors<S>& vectors, uint32_t turn,
                                                              unsigned char* shared, int unit_warp) {

@@ -13,9 +13,9 @@
 // k - 1 whatever the network does: the steps are then those of "diagonal", segment after segment, and no other way back
 // is needed.
 //
-// Ownership  A block has 32 units of one row: a lane has a unit, a warp a segment. Where rows are few, a cluster of blocks
-//            shares these units and has a segment for each of its warps. Segments that are walked at once are a chunk,
-//            whose last states enter the next chunk.
+// Ownership  A block has 32 units of one row: a lane has a unit, a warp a segment. Where rows are few, a cluster of
+//            blocks shares these units and has a segment for each of its warps. Segments that are walked at once are a
+//            chunk, whose last states enter the next chunk.
 // Bytes      INPUT is read once, into shared memory. OUTPUT and RESERVE are written by every walk but the first, and of
 //            the first segment by that too.
 // Bound      Instructions of 2 to 5 walks, about 100 each for a step of a GRU and lane: 132 multiprocessors do 8192
@@ -38,8 +38,8 @@ struct RnnNewtonForward {
     static constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states, K = Cell::kept;
     static constexpr int fetched = rnn_newton_fetched(G);
     static constexpr int numbers = rnn_newton_numbers(S);
-    // A start is right if it is off by no more than this part of the recent magnitude of its state: a few roundings in f32,
-    // and for 16-bit data less than the rounding of the data.
+    // A start is right if it is off by no more than this part of the recent magnitude of its state: a few roundings in
+    // f32, and for 16-bit data less than the rounding of the data.
     static constexpr double tolerance = sizeof(X) == 4 ? 0x1p-21 : 0x1p-17;
 
     // A segment, or all segments of a block together, tell this to the others.
@@ -279,8 +279,8 @@ struct RnnNewtonForward {
         for (int s = 0; s < S; ++s) to[s * 32 + chain.lane] = own.end[s];
     }
 
-    // After walk k of all segments: finds the start that the others' ends ask for, takes it where the segment has to walk
-    // again, and returns whether it has to. `again` is whether any segment has to.
+    // After walk k of all segments: finds the start that the others' ends ask for, takes it where the segment has to
+    // walk again, and returns whether it has to. `again` is whether any segment has to.
     __device__ __forceinline__ bool correct(int64_t segment, int k, bool& again) {
         put(segments + warp * numbers * 32, own);
         __syncthreads();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of "newton": forward in one launch, by Newton's iteration or step by step where only backward gains; backward as
-// "diagonal", in segments where rows are long.
+// Host side of "newton": forward in one launch, by Newton's iteration or step by step where only backward gains;
+// backward as "diagonal", in segments where rows are long.
 #include "cuda/rnn/diagonal/diagonal.h"
 #include "cuda/rnn/instances/newton_table.h"
 #include "cuda/rnn/newton/tuning.h"
@@ -80,8 +80,9 @@ class Newton final : public RnnDiagonal {
         if (clusters)
             check(cudaFuncSetAttribute(kernels_.forward, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
                   "loading a kernel");
-        // A part of a GPU may have room for no cluster of so many blocks. Where some run and others wait for them, two turns
-        // of clusters take about as long as one turn of clusters of half as many blocks, and nothing is gained by halving.
+        // A part of a GPU may have room for no cluster of so many blocks. Where some run and others wait for them, two
+        // turns of clusters take about as long as one turn of clusters of half as many blocks, and nothing is gained by
+        // halving.
         while (shape_.blocks > 1 && resident_clusters(kernels_.forward, launch_shape()) == 0) shape_.blocks /= 2;
         if (!options.kernel.empty() || rnn_newton_pays(p_, shape_, multiprocessors)) return "";
         return fmt::format("time is {}; all steps would take about {:.0f} cycles, step by step {:.0f}", p_.time,

@@ -14,7 +14,8 @@ namespace {
 // further rows a block does by multiply-adds in that time.
 constexpr int64_t rnn_step_few_products = 24576;
 // In f32 tensor cores multiply three times for each product. They are faster from so many products of a block on where
-// R would be in shared memory else; up to four rows, whose R is in registers, do without them.
+// R would be in shared memory else; blocks of up to four rows and eight units, whose R is in registers, do without
+// them.
 constexpr int64_t rnn_step_few_f32_products = 32768;
 
 RnnStepShape shape_of(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
