@@ -140,8 +140,8 @@ TEST(RnnTuning, OneStepFitsTheDevice) {
     const auto way = [](auto... shape) { return step_of(shape...).way; };
     EXPECT_EQ(way(1, 2, 768, flashscan::Dtype::bf16), RnnStepWay::shared);   // more warps than registers allow
     EXPECT_EQ(way(1, 1, 1032, flashscan::Dtype::bf16), RnnStepWay::shared);  // more numbers of a row of R
-    EXPECT_EQ(way(8, 1, 256, flashscan::Dtype::f32), RnnStepWay::shared);    // few products, of which each is three
-    EXPECT_EQ(way(16, 1, 256, flashscan::Dtype::f32), RnnStepWay::matrix);
+    EXPECT_EQ(way(16, 1, 256, flashscan::Dtype::f32), RnnStepWay::shared);   // few products, of which each is three
+    EXPECT_EQ(way(5, 1, 512, flashscan::Dtype::f32), RnnStepWay::matrix);
     EXPECT_EQ(way(16, 1, 768, flashscan::Dtype::f32), RnnStepWay::matrix);
     EXPECT_EQ(way(8, 1, 1024, flashscan::Dtype::f32), RnnStepWay::matrix);
     EXPECT_EQ(way(4, 1, 768, flashscan::Dtype::f32), RnnStepWay::direct);

@@ -16,7 +16,7 @@ constexpr int64_t rnn_step_few_products = 24576;
 // In f32 tensor cores multiply three times for each product. They are faster from so many products of a block on where
 // R would be in shared memory else; blocks of up to four rows and eight units, whose R is in registers, do without
 // them.
-constexpr int64_t rnn_step_few_f32_products = 32768;
+constexpr int64_t rnn_step_few_f32_products = 40960;
 
 RnnStepShape shape_of(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
     constexpr int64_t own =
