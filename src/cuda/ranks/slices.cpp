@@ -2,6 +2,7 @@
 #include "cuda/ranks/slices.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/rounding.h"
 
@@ -153,7 +154,9 @@ SelectiveProblem with_dense_states(SelectiveProblem p) {
     return with_dense(p, p.channels * p.states, size_of(p.matrix_dtype));
 }
 OperatorProblem with_dense_states(OperatorProblem p) {
-    return with_dense(p, p.channels * p.element(), p.state_number_bytes());
+    const Extent width = p.channels * p.element();
+    const int64_t bytes = p.state_number_bytes();
+    return with_dense(std::move(p), width, bytes);
 }
 LinearProblem problem_of(const LinearProblem& p, const RowSlice& slice) {
     LinearProblem part = part_of(p, slice);
