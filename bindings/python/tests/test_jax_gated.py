@@ -121,6 +121,14 @@ def test_vmap_of_parameters_makes_calls_one_after_another():
     near(jax.vmap(call)(bounds), jax.tree.map(lambda *each: jnp.stack(each), *map(call, bounds)))
 
 
+def test_jacobian_of_an_epilogue(monkeypatch):
+    """Only the gradient of the output is mapped, not what the forward pass has kept."""
+    as_where_arrays_are_cut(monkeypatch, False)
+    run, arrays, _ = problem("qrnn", batch=1, time=4)
+    output = lambda gate: run(fj, gate, *arrays[1:])[0]
+    near(jax.jacrev(output)(arrays[0]), jax.jacfwd(output)(arrays[0]))
+
+
 def test_only_the_gradients_that_are_asked_for():
     run, arrays, _ = problem("mingru")
     jaxpr = jax.make_jaxpr(jax.grad(lambda x: run(fj, arrays[0], x, arrays[2])[0].sum()))(arrays[1])

@@ -31,10 +31,10 @@ def _fold_rnn(traced: Traced, options: tuple[Any, ...], mapped: set[int], result
 
 
 def _fold_gated(traced: Traced, options: tuple[Any, ...], mapped: set[int], results: set[int]) -> Fold | None:
-    """RESERVE has no axis, and what a batch shares is summed over all of it."""
+    """RESERVE has no axis and names its plan, and what a batch shares is summed over all of it."""
     shared = {lib.PARAM, lib.BIAS}
-    apart = {lib.RESERVE, *shared} & mapped or {lib.RESERVE, *(lib.GRAD | number for number in shared)} & results
-    if traced.packed or apart:
+    kept = lib.RESERVE in results or any(number == lib.RESERVE for number, _, _ in traced.reads)
+    if traced.packed or kept or shared & mapped or {lib.GRAD | number for number in shared} & results:
         return None
     return Fold(options, lambda number: None if number in shared else 0, True)
 
