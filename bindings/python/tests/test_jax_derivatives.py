@@ -109,3 +109,14 @@ def test_tangents_and_second_derivatives(case):
     for found, high, low in zip(second, ahead, behind):
         np.testing.assert_allclose(found, (high - low) / (2 * step), rtol=0, atol=1e-6 * size)
     np.testing.assert_allclose(tangent, dot(compiled(*arrays), along), rtol=1e-11)
+
+
+@pytest.mark.parametrize("op, sign", [("max", 1), ("logaddexp", 1), ("min", -1), ("mul", -1)])
+def test_first_steps_are_what_they_are_given(op, sign):
+    """Also where the first number is the operator's identity, or infinite."""
+    x = sign * jnp.array([-jnp.inf, 0.0, 1.0])
+    scan = lambda x: fj.prefix_scan(x, op)
+    tangent = jax.jvp(scan, (x,), (jnp.ones(3),))[1]
+    np.testing.assert_array_equal(tangent[: 1 if op == "mul" else 3], 1)
+    if op != "mul":
+        np.testing.assert_allclose(jax.jacfwd(scan)(x), jax.jacrev(scan)(x), rtol=1e-12)

@@ -138,6 +138,18 @@ def _slopes(op: str, left: Array, right: Array) -> tuple[Array, Array]:
     return (~taken).astype(left.dtype), taken.astype(left.dtype)
 
 
+@jax.custom_jvp
+def logaddexp(left: Array, right: Array) -> Array:
+    """``jnp.logaddexp`` with derivatives where both are the same infinity."""
+    return jnp.logaddexp(left, right)
+
+
+@logaddexp.defjvp
+def _logaddexp_tangent(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    by_left, by_right = _slopes("logaddexp", *primals)
+    return logaddexp(*primals), by_left * tangents[0] + by_right * tangents[1]
+
+
 def _operator_tangent(named: Named, tangents: Named, options: tuple[Any, ...]) -> list[Array]:
     if options[0] != "add":
         return _recurrence(named, tangents, options)
@@ -153,6 +165,7 @@ def _recurrence(named: Named, tangents: Named, options: tuple[Any, ...]) -> list
     time = axis_of(axis, -3 if matrices else -1, x.ndim, 2 if matrices else 0)
     steps = Steps(time, reverse, offsets)
     dx, dinitial = wide(tangents.get("x", jnp.zeros_like(x))), wide(tangents.get("initial"))
+    first = steps.firsts(x.shape[time]).reshape(-1, *(1,) * (x.ndim - 1 - time))
     if op == "add":
         left, entering = jnp.ones_like(x), dx
     else:
@@ -161,9 +174,12 @@ def _recurrence(named: Named, tangents: Named, options: tuple[Any, ...]) -> list
             left, entering = x, jnp.matmul(before, dx, precision="highest")
         else:
             left, right = _slopes(op, before, x)
+            # First steps that nothing is in front of are x, and what has no tangent is not multiplied by infinity.
+            left = jnp.where(first, 0, left) if dinitial is None else left
+            right = jnp.where(first, 1, right) if named["initial"] is None else right
             entering = right * dx
     if matrices:
-        dy, final = _along_matrices(left, entering, dinitial, steps)
+        dy, final = _along_matrices(left, entering, dinitial, steps, first)
     else:
         rows = (math.prod(x.shape[:time]), x.shape[time], math.prod(x.shape[time + 1 :]))
         state = None if dinitial is None else dinitial.reshape(-1, rows[2])
@@ -176,11 +192,12 @@ def _recurrence(named: Named, tangents: Named, options: tuple[Any, ...]) -> list
     return [steps.within(steps.before(dy, dinitial)) if mode == EXCLUSIVE else dy, final]
 
 
-def _along_matrices(factors: Array, entering: Array, initial: Any, steps: Steps) -> tuple[Array, Array]:
-    """dy[t] = dy[t-1] factors[t] + entering[t], and the last of it."""
+def _along_matrices(
+    factors: Array, entering: Array, initial: Any, steps: Steps, first: Array
+) -> tuple[Array, Array]:
+    """dy[t] = dy[t-1] factors[t] + entering[t], and the last of it; ``first`` tells which steps are first ones."""
     multiply: Callable[..., Array] = lambda *two: jnp.matmul(*two, precision="highest")
     time, length = steps.time, factors.shape[steps.time]
-    first = steps.firsts(length).reshape(-1, *(1,) * (factors.ndim - 1 - time))
     if initial is not None:
         carried = steps.before(jnp.zeros_like(factors), initial)  # 0 but at first steps
         entering = entering + multiply(carried, factors)
