@@ -304,3 +304,26 @@ def test_time_of_other_scans_cut_in_shard_map(mesh, case):
         return
     again = lambda gradient: jax.jit(jax.grad(lambda *a: sum(jnp.sin(g).sum() for g in gradient(*a)), places))
     close(again(gradient)(*arrays), again(expected)(*arrays))
+
+
+def test_identities_as_operands_over_devices(mesh):
+    """Gradients are those on one device where steps, all of a device's too, are what the operator does nothing with."""
+    if not hasattr(jax, "shard_map"):
+        pytest.skip("jax.shard_map needs 0.6.1")
+    inf, line = jnp.inf, Mesh(mesh.devices.reshape(4), "t")
+    x = jnp.array([[-inf] * 4 + [0.0, 1.0, 2.0, 3.0], [-inf, 0.0, -inf, -inf, 1.0, 1.0, -inf, 2.0], [-inf] * 8])
+    weights = jnp.array([2.0, 0, 0, 0, 1, 1, 1, 1])
+    function = several(
+        lambda x, **over: fj.prefix_scan(x, "max", **over),
+        lambda x, **over: fj.prefix_scan(x, "max", exclusive=True, reverse=True, **over),
+        lambda x, **over: fj.prefix_scan(-x, "min", exclusive=True, **over),
+        lambda x, **over: fj.prefix_scan(x[:2], "logaddexp", **over),
+        lambda x, **over: fj.reduce(x, "max", axis=1, **over)[:, None],
+        lambda x, **over: fj.reduce(x[:2], "logaddexp", axis=1, **over)[:, None],
+    )
+    along, everywhere = PartitionSpec(None, "t"), PartitionSpec()
+    over = jax.shard_map(
+        lambda x: function(x, axis_name="t"), mesh=line, in_specs=along, out_specs=[along] * 4 + [everywhere] * 2
+    )
+    total = lambda function: lambda x: sum((out * weights[: out.shape[1]]).sum() for out in function(x))
+    close(jax.jit(jax.grad(total(over)))(x), jax.grad(total(function))(x))

@@ -20,9 +20,9 @@ from . import _library as lib
 from ._errors import FlashscanValueError
 from ._gated import PARTS
 from ._linear import LAYOUTS
-from ._operator import REDUCTION
+from ._operator import EXCLUSIVE, REDUCTION, axis_of
 from ._xla import Family, Named, Work, _varied, call, forward_and_kept, gradients, in_reverse_only
-from ._xla_derivatives import GATE_FORMS, gate_of, right_is_taken, step_of, wide
+from ._xla_derivatives import GATE_FORMS, gate_of, logaddexp, right_is_taken, step_of, wide
 from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, SELECTIVE
 
 Array = jax.Array
@@ -84,7 +84,7 @@ def _combined(options: tuple[Any, ...], left: Array, right: Array) -> Array:
         return jnp.where(right_is_taken(op, left, right), right, left)
     if op == "matmul":
         return jnp.matmul(left, right, precision="highest")
-    functions = {"add": jnp.add, "mul": jnp.multiply, "logaddexp": jnp.logaddexp}
+    functions = {"add": jnp.add, "mul": jnp.multiply, "logaddexp": logaddexp}
     functions |= {"and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor}
     combined: Array = functions[op](left, right)
     return combined
@@ -104,6 +104,15 @@ def _identity(options: tuple[Any, ...], like: Array) -> Array:
         return jnp.full_like(like, jnp.inf if op == "min" else -jnp.inf)
     range_: Any = np.iinfo(dtype)
     return jnp.full_like(like, range_.max if op == "min" else range_.min)
+
+
+@jax.custom_jvp
+def _in_front(identity: Array, first: Array) -> Array:
+    """``identity`` with the gradients of the first step ``first``, of which it takes a part where it is equal to it."""
+    return identity
+
+
+_in_front.defjvp(lambda primals, tangents: (primals[0], tangents[1]))
 
 
 _Step = Callable[[tuple[Any, ...], Array, Array], Array]
@@ -188,7 +197,8 @@ def _from_one(here: Array, array: Array, axis: Any) -> Array:
 def _reduced(axis: Any, place: Array, x: Array, state: Any, options: tuple[Any, ...]) -> Array:
     _, own = call(OPERATOR, [x, None, None], options)
     every = _gathered(own, axis, options[4])
-    start, _ = _varied([_identity(options, own), own]) if state is None else _varied([state, own])
+    start, _ = (every[0], every) if state is None else _varied([state, own])
+    every = every[1:] if state is None else every
     total, _ = jax.lax.scan(lambda state, own: (_combined(options, state, own), None), start, every)
     return _from_one(place == 0, total, axis)
 
@@ -238,12 +248,24 @@ def over_axis(family: Family, axis: Any, arrays: Sequence[Any], options: tuple[A
         if family is GATED and (options[7] or (options[2] and PARTS[options[2]].first_step)):
             place_of_reset = names.index("reset")
             full[place_of_reset] = _first_step_is_reset(place, full[1], full[place_of_reset], options)
+    # Where the time and the first step of a whole sequence are whose identity can be an operand itself.
+    start: tuple[int, int] | None = None
+    if family is OPERATOR and given is None and options[0] in ("min", "max", "logaddexp"):
+        time = axis_of(options[3], -1, full[0].ndim, 0)
+        length = full[0].shape[time]
+        if length and jnp.issubdtype(dtype, jnp.inexact):
+            start = time, length - 1 if reverse else 0
+            first = jax.lax.index_in_dim(full[0], start[1], time, keepdims=False).astype(dtype)
+            state = _in_front(*_varied([state, first]))
     full[at] = state
     place, *present = _varied([place, *(array for array in full if array is not None)])
     along = _Along(_work(family, full, options), present, at, axis, reverse)
     name = f"{family.name} with axis_name"
     moving = [in_reverse_only(a, name) if jnp.issubdtype(a.dtype, jnp.inexact) else a for a in present]
     output, last = along.function(place, *moving)
+    if start is not None and options[2] == EXCLUSIVE:  # the first of all is the identity, without a gradient
+        steps = jax.lax.broadcasted_iota(jnp.int32, output.shape, start[0])
+        output = jnp.where((steps == start[1]) & (place == 0), jax.lax.stop_gradient(output), output)
     return [output, _from_one(place == size - 1, last, axis)] if final else [output]
 
 
