@@ -120,3 +120,20 @@ def test_first_steps_are_what_they_are_given(op, sign):
     np.testing.assert_array_equal(tangent[: 1 if op == "mul" else 3], 1)
     if op != "mul":
         np.testing.assert_allclose(jax.jacfwd(scan)(x), jax.jacrev(scan)(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("scan", [fj.prefix_scan, fj.reduce])
+def test_jacobian_of_what_gradients_do_not_read(scan):
+    """That of a sum is mapped along the gradient of the output alone, beside an operand of which the shape is looked at."""
+    x = jnp.asarray(normal(2, 3))
+    function = lambda x: scan(x, "add", axis=1)
+    np.testing.assert_array_equal(jax.jacrev(function)(x), jax.jacfwd(function)(x))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 0), (2, 0, 3)])
+def test_derivatives_of_nothing(shape):
+    z, state = jnp.ones(shape), jnp.ones((2, shape[2]))
+    scan = lambda z, state: fj.prefix_scan(z, "mul", axis=1, initial=state)
+    assert jax.jvp(scan, (z, state), (z, state))[1].shape == shape
+    second = jax.hessian(lambda *arrays: scan(*arrays).sum(), (0, 1))(z, state)
+    assert second[1][0].shape == (*state.shape, *shape)

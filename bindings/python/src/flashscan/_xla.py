@@ -142,17 +142,18 @@ def _conjugate(arrays: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
     return [jnp.conj(a) if n & lib.GRAD and jnp.iscomplexobj(a) else a for a, n in zip(arrays, numbers)]
 
 
+def _numbers(traced: Traced) -> dict[int, int]:
+    """The number of each array that is given, by its place. Some gradients read neither the operand nor the output."""
+    unread = {"output": lib.OUTPUT}
+    numbers = {spec.position: unread.get(spec.name, lib.INPUT) for spec in traced.specs if spec is not None}
+    return numbers | {place: number for number, place, _ in traced.reads}
+
+
 def _layout(work: Work, traced: Traced) -> Layout:
     axes, fresh = work.family.axes(traced, work.options), itertools.count()
     full: dict[str, int] = {}
-    numbers = {place: number & ~lib.GRAD for number, place, _ in traced.reads}
-    # Some gradients read neither the operand nor the output.
-    unread = {"output": lib.OUTPUT}
-    given = [
-        (spec, axes[numbers.get(spec.position, unread.get(spec.name, lib.INPUT))])
-        for spec in traced.specs
-        if spec is not None
-    ]
+    numbers = _numbers(traced)
+    given = [(spec, axes[numbers[spec.position] & ~lib.GRAD]) for spec in traced.specs if spec is not None]
     for spec, names in sorted(given, key=lambda each: each[0].position != work.kind.lead):
         named_axes(spec.shape, names, full, fresh)
     operands = [(spec.name, named_axes(spec.shape, names, full, fresh)) for spec, names in given]
@@ -418,18 +419,17 @@ def _batch(arrays: Sequence[Any], dims: Sequence[int | None], *, work: Work) -> 
     traced = work.trace([a if d is None else jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a, d in zip(arrays, dims)])
     mapped = [d is not None for d in work.full(dims)]
     results = {number: shape for number, shape, _ in work.results(traced)}
-    numbers = {place: number for number, place, _ in traced.reads}
-    fold = work.family.fold(traced, work.options, {n for p, n in numbers.items() if mapped[p]}, set(results))
+    numbers = _numbers(traced)
+    fold = work.family.fold(traced, work.options, {n for n, p, _ in traced.reads if mapped[p]}, set(results))
     if fold is None:
         return _walk(arrays, dims, work), [0] * len(results)
     full = work.full(arrays)
     for place, array in enumerate(full):
-        number = numbers.get(place)
-        if array is None or number is None or fold.axis(number) is None:
+        if array is None or fold.axis(numbers[place]) is None:
             continue
         if not mapped[place]:
             array = jnp.broadcast_to(array, (size, *array.shape))
-        full[place] = fold.join(number, array)
+        full[place] = fold.join(numbers[place], array)
     outputs = _primitive.bind(*[a for a in full if a is not None], work=replace(work, options=fold.options))
     outputs = [fold.split(number, out, size, shape) for out, (number, shape) in zip(outputs, results.items())]
     return outputs, [0] * len(results)

@@ -182,10 +182,10 @@ def _recurrence(named: Named, tangents: Named, options: tuple[Any, ...]) -> list
         dy, final = _along_matrices(left, entering, dinitial, steps, first)
     else:
         rows = (math.prod(x.shape[:time]), x.shape[time], math.prod(x.shape[time + 1 :]))
-        state = None if dinitial is None else dinitial.reshape(-1, rows[2])
+        front = x.shape[:time] if offsets is None else (offsets.shape[0] - 1,)
+        state = None if dinitial is None else dinitial.reshape(math.prod(front), rows[2])
         arrays = [left.reshape(rows), entering.reshape(rows), state, offsets, None]
         dy, final = call(LINEAR, arrays, (True, "btc", "value", reverse, threads))
-        front = x.shape[:time] if offsets is None else (-1,)
         dy, final = dy.reshape(x.shape), final.reshape(*front, *x.shape[time + 1 :])
     if mode == REDUCTION:
         return [final, final]
@@ -390,13 +390,13 @@ def _selective(named: Named, options: tuple[Any, ...]) -> list[Array]:
     rows = (batch, time, A.size)
     entering = jnp.broadcast_to((step * u)[..., None] * of_steps(named["B"]), (*u.shape, A.shape[1])).astype(A.dtype)
     gate = jnp.exp(step[..., None] * A).reshape(rows)
-    arrays = [gate, entering.reshape(rows), None if state is None else state.reshape(-1, A.size), steps.seq_offsets]
+    arrays = [gate, entering.reshape(rows), None if state is None else state.reshape(len(state), A.size), steps.seq_offsets]
     h, last = call(LINEAR, [*arrays, named["reset"]], (True, "btc", "value", reverse, threads))
-    y = (of_steps(named["C"]) * h.reshape(*u.shape, -1)).sum(-1)
+    y = (of_steps(named["C"]) * h.reshape(*u.shape, A.shape[1])).sum(-1)
     y = 2 * y.real if jnp.iscomplexobj(y) else y
     y = y if D is None else y + D * u
     y = steps.within(y if z is None else y * jax.nn.silu(wide(turned(z))))
-    return [(y.swapaxes(1, 2) if layout == "bct" else y).astype(named["u"].dtype), last.reshape(-1, *A.shape)]
+    return [(y.swapaxes(1, 2) if layout == "bct" else y).astype(named["u"].dtype), last.reshape(len(last), *A.shape)]
 
 
 _SELECTIVE = {"u": lib.INPUT, "delta": lib.DELTA, "A": lib.A, "B": lib.B, "C": lib.C, "D": lib.D, "z": lib.OUTPUT_GATE}
