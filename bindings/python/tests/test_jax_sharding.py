@@ -327,3 +327,6 @@ def test_identities_as_operands_over_devices(mesh):
     )
     total = lambda function: lambda x: sum((out * weights[: out.shape[1]]).sum() for out in function(x))
     close(jax.jit(jax.grad(total(over)))(x), jax.grad(total(function))(x))
+    largest = lambda x: fj.reduce(x, "max", axis=1, axis_name="t")
+    zeros = jax.jit(jax.shard_map(largest, mesh=line, in_specs=along, out_specs=everywhere))(-jnp.zeros((3, 8)))
+    assert jnp.signbit(zeros).all()

@@ -187,11 +187,28 @@ class _Along:
         return None, *(None if number is None else found[number].astype(dtype) for number, dtype in self.inputs)
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _from_one(here: Array, array: Array, axis: Any) -> Array:
     """The array of the device where ``here`` is true, on all devices."""
-    numbers = array.astype(jnp.uint8) if array.dtype == bool else array
-    chosen: Array = _psum(jnp.where(here, numbers, 0), axis)
-    return chosen.astype(array.dtype)
+    if jnp.issubdtype(array.dtype, jnp.floating):  # as bits, because 0 would take the sign of -0
+        bits: Any = jnp.dtype(f"uint{8 * array.dtype.itemsize}")
+        return jax.lax.bitcast_convert_type(_chosen(here, jax.lax.bitcast_convert_type(array, bits), axis), array.dtype)
+    if array.dtype == bool:
+        return _chosen(here, array.astype(jnp.uint8), axis).astype(bool)
+    return _chosen(here, array, axis)
+
+
+def _chosen(here: Array, numbers: Array, axis: Any) -> Array:
+    total: Array = _psum(jnp.where(here, numbers, 0), axis)
+    return total
+
+
+@_from_one.defjvp
+def _from_one_tangent(axis: Any, primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
+    tangent = tangents[1]
+    if tangent.dtype != jax.dtypes.float0:
+        tangent = _chosen(primals[0], tangent, axis)
+    return _from_one(*primals, axis), tangent
 
 
 def _reduced(axis: Any, place: Array, x: Array, state: Any, options: tuple[Any, ...]) -> Array:
