@@ -60,7 +60,7 @@ CASES = {
     ),
     "linear, packed": (
         functools.partial(fj.linear_scan, seq_offsets=OFFSETS, return_final_state=True),
-        (normal(1, 6, 2) / 2, normal(1, 6, 2, imaginary=True), normal(3, 2, imaginary=True)),
+        (normal(1, 6, 2) / 2, normal(1, 6, 2, imaginary=True), normal(3, 2)),
     ),
     "matrices": (matrix_products, (normal(1, 5, 2), normal(1, 5, 2, 2), normal(3, 2))),
     "numbers": (of_numbers, (normal(1, 5, 2), normal(3, 2))),

@@ -149,6 +149,13 @@ def _numbers(traced: Traced) -> dict[int, int]:
     return numbers | {place: number for number, place, _ in traced.reads}
 
 
+def converted(array: Any, dtype: Any) -> Any:
+    """The array in a dtype, of which the real part where that is real."""
+    if jnp.iscomplexobj(array) and not jnp.issubdtype(dtype, jnp.complexfloating):
+        array = array.real
+    return array.astype(dtype)
+
+
 def _layout(work: Work, traced: Traced) -> Layout:
     axes, fresh = work.family.axes(traced, work.options), itertools.count()
     full: dict[str, int] = {}
@@ -345,7 +352,7 @@ def _composed_gradients(work: Work, *arrays: Any) -> list[Any]:
     numbers = [(number, dtype) for number, _, dtype in work.results(work.trace(arrays))]
     wanted = frozenset(number & ~lib.GRAD for number, _ in numbers)
     found = rules.gradients(dict(zip(work.kind.names, work.full(arrays))), work.options, wanted)
-    return [found[number & ~lib.GRAD].astype(dtype) for number, dtype in numbers]
+    return [converted(found[number & ~lib.GRAD], dtype) for number, dtype in numbers]
 
 
 @dataclass(frozen=True)
@@ -371,7 +378,7 @@ def _run_tangent(*operands: Any, along: Along) -> list[Any]:
         _no_forward_mode(family.name)
     assert family.backward is not None
     results = rules.tangent(dict(zip(family.backward.names, kept)), tangents, along.work.options)
-    return [result.astype(dtype) for result, (_, _, dtype) in zip(results, along.types)]
+    return [converted(result, dtype) for result, (_, _, dtype) in zip(results, along.types)]
 
 
 def _no_forward_mode(function: str) -> NoReturn:
@@ -399,7 +406,7 @@ def _transpose_tangent(cotangents: Sequence[Any], *operands: Any, along: Along) 
         output = ad.instantiate_zeros(cotangents[0])
     of = {number: tangents[name].aval for name, number in along.moving if ad.is_undefined_primal(tangents[name])}
     found = gradients(along.work, kept, output, incoming.get(lib.STATE_OUT), frozenset(of))
-    results = [found[number].astype(of[number].dtype) if number in of else None for _, number in along.moving]
+    results = [converted(found[number], of[number].dtype) if number in of else None for _, number in along.moving]
     return [None] * sum(along.known) + results
 
 

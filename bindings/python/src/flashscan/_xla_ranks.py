@@ -21,7 +21,7 @@ from ._errors import FlashscanValueError
 from ._gated import PARTS
 from ._linear import LAYOUTS
 from ._operator import EXCLUSIVE, REDUCTION, axis_of
-from ._xla import Family, Named, Work, _varied, call, forward_and_kept, gradients, in_reverse_only
+from ._xla import Family, Named, Work, _varied, call, converted, forward_and_kept, gradients, in_reverse_only
 from ._xla_derivatives import GATE_FORMS, gate_of, logaddexp, right_is_taken, step_of, wide
 from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, SELECTIVE
 
@@ -184,7 +184,7 @@ class _Along:
         wanted = frozenset(number for number, _ in self.inputs if number is not None)
         found = gradients(self.work, kept, output, final + jnp.take(arriving, place, 0), wanted)
         found[lib.STATE_IN] = jnp.where(place == 0, found[lib.STATE_IN], 0)
-        return None, *(None if number is None else found[number].astype(dtype) for number, dtype in self.inputs)
+        return None, *(None if number is None else converted(found[number], dtype) for number, dtype in self.inputs)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
