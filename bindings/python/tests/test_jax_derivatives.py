@@ -65,6 +65,10 @@ CASES = {
     "matrices": (matrix_products, (normal(1, 5, 2), normal(1, 5, 2, 2), normal(3, 2))),
     "numbers": (of_numbers, (normal(1, 5, 2), normal(3, 2))),
     "rglru": (functools.partial(layer, layer="rglru"), (normal(2, 4, 2), normal(2, 4, 2), normal(2))),
+    "mingru, first step": (
+        lambda g, x: fj.gated_scan(g, x, layer="mingru", first_step=True, return_final_state=True),
+        (normal(2, 4, 2), normal(2, 4, 2)),
+    ),
     "parts, packed": (
         lambda g, x, p, s: layer(g, x, jax.nn.sigmoid(p), s, **PARTS, output_gate=g, seq_offsets=OFFSETS),
         (normal(1, 6, 2), normal(1, 6, 2), normal(2), normal(3, 2)),
@@ -124,7 +128,7 @@ def test_first_steps_are_what_they_are_given(op, sign):
 
 @pytest.mark.parametrize("scan", [fj.prefix_scan, fj.reduce])
 def test_jacobian_of_what_gradients_do_not_read(scan):
-    """That of a sum is mapped along the gradient of the output alone, beside an operand of which the shape is looked at."""
+    """That of a sum is mapped along the gradient of the output alone, not along the operand, whose shape is read."""
     x = jnp.asarray(normal(2, 3))
     function = lambda x: scan(x, "add", axis=1)
     np.testing.assert_array_equal(jax.jacrev(function)(x), jax.jacfwd(function)(x))

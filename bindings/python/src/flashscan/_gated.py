@@ -46,6 +46,13 @@ PARTS = {
     "gilr": Parts("sigmoid", "one_minus", "tanh"),
 }
 
+
+def parts_of(layer: str | None, *parts: Any) -> Parts:
+    """Those of the layer, or ``parts`` themselves where none is named; ``first_step`` goes with every layer."""
+    given = Parts(*parts)
+    return PARTS[layer]._replace(first_step=PARTS[layer].first_step or given.first_step) if layer else given
+
+
 _DENSE = (0, 0, 0)
 _BESIDE = {lib.BF16: lib.F32, lib.F16: lib.F32}
 # What may be given beside gate and input, in the order of arguments.

@@ -252,7 +252,8 @@ class Derivatives:
     forward pass has kept: it is a function of the other arrays, which get its part.
     """
 
-    # Tangents of the output and the final state, from arrays, tangents by the names of the forward pass, and its options.
+    # Tangents of the output and the final state, from arrays, tangents by the names of the forward pass, and its
+    # options.
     tangent: Callable[[Named, Named, tuple[Any, ...]], Sequence[Any]]
     # Gradients by number, of those that are wanted at least, from arrays and the options of the backward pass.
     gradients: Callable[[Named, tuple[Any, ...], frozenset[int]], dict[int, Any]]
@@ -265,8 +266,8 @@ divisible: dict[str, Callable[[tuple[Any, ...], list[Any]], list[Any]]] = {}
 
 
 def forward_and_kept(work: Work, arrays: Sequence[Any]) -> tuple[dict[int, Any], list[Any]]:
-    """Runs the forward pass so that gradients can be computed: its results by number, and the arrays of the backward pass,
-    None where it gets a gradient."""
+    """Runs the forward pass so that gradients can be computed: its results by number, and the arrays of the backward
+    pass, None where it gets a gradient."""
     assert work.family.backward is not None
     training = replace(work, options=work.family.training_options(work.options))
     numbers = [number for number, _, _ in training.trace(arrays).results]
@@ -278,7 +279,7 @@ def forward_and_kept(work: Work, arrays: Sequence[Any]) -> tuple[dict[int, Any],
 
 
 def gradients(work: Work, kept: Sequence[Any], output: Any, final: Any, wanted: frozenset[int]) -> dict[int, Any]:
-    """The gradients of arguments of the numbers ``wanted``, by them, from those of the output and of the final state."""
+    """The gradients of arguments, by their numbers ``wanted``, from those of the output and of the final state."""
     family = work.family
     assert family.backward is not None
     incoming = {"grad_output": output, "grad_final_state": final, "grad_final": final}
@@ -298,7 +299,8 @@ def _pushed(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequ
         rest = iter(moving)
         return function(*(next(rest) if varies else p for p, varies in zip(primals, varied)))
 
-    result: tuple[Any, Any] = jax.jvp(of, list(itertools.compress(primals, varied)), list(itertools.compress(tangents, varied)))
+    compress: Callable[[Sequence[Any]], list[Any]] = lambda each: list(itertools.compress(each, varied))
+    result: tuple[Any, Any] = jax.jvp(of, compress(primals), compress(tangents))
     return result
 
 
@@ -320,7 +322,8 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: Work) -> tupl
         return _pushed(lambda *arrays: in_parts(work.full(arrays)), primals, tangents)
     results, kept = forward_and_kept(work, primals)
     given = work.full([t if _varies(p, t) else None for p, t in zip(primals, tangents)])
-    moving = {(family.forward.names[place], n): given[place] for n, place, _ in traced.reads if given[place] is not None}
+    names = family.forward.names
+    moving = {(names[place], n): given[place] for n, place, _ in traced.reads if given[place] is not None}
     types = tuple(result for result in traced.results if result[0] != lib.RESERVE)
     found: dict[int, Any] = {}
     if moving:
@@ -329,7 +332,8 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: Work) -> tupl
         found = dict(zip((number for number, _, _ in types), _tangent.bind(*operands, along=along)))
     numbers = [number for number, _, _ in traced.results]
     outputs = [results[number] for number in numbers]
-    return outputs, [found[n] if n in found else ad.Zero(jax.typeof(out).to_tangent_aval()) for n, out in zip(numbers, outputs)]
+    zero: Callable[[Any], Any] = lambda out: ad.Zero(jax.typeof(out).to_tangent_aval())
+    return outputs, [found[n] if n in found else zero(out) for n, out in zip(numbers, outputs)]
 
 
 def _keeps_reserve(work: Work, arrays: Sequence[Any]) -> bool:
@@ -357,8 +361,8 @@ def _composed_gradients(work: Work, *arrays: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Along:
-    """The tangent of a forward pass, which reverse mode transposes to the backward pass. Its operands are the arrays that
-    the backward pass gets, and tangents."""
+    """The tangent of a forward pass, which reverse mode transposes to the backward pass. Its operands are the arrays
+    that the backward pass gets, and tangents."""
 
     work: Work
     known: tuple[bool, ...]  # which arrays of the backward pass are given

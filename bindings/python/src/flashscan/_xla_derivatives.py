@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tangents of scans, and their gradients once more, by calls that have derivatives of every order themselves.
 
-The tangent of a recurrence is a recurrence of the same gates, and its gradients one in the other direction with the gates
-of the steps behind. Gated layers and selective scans are linear recurrences between functions of JAX.
+The tangent of a recurrence is a recurrence of the same gates, and its gradients one in the other direction with the
+gates of the steps behind. Gated layers and selective scans are linear recurrences between functions of JAX.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from . import _library as lib
-from ._gated import PARTS
+from ._gated import parts_of
 from ._linear import LAYOUTS
 from ._operator import EXCLUSIVE, REDUCTION, axis_of
 from ._xla import Derivatives, Family, Named, call, derivatives, divisible
@@ -35,7 +35,7 @@ def _steps(named: Named, layout: str, reverse: bool) -> Steps:
     return Steps(LAYOUTS[layout][1][1], reverse, named["seq_offsets"])
 
 
-def _without_resets(array: Array, reset: Any, layout: str) -> Array:
+def without_resets(array: Array, reset: Any, layout: str) -> Array:
     """``array``, 0 at resets."""
     return array if reset is None else jnp.where(jnp.expand_dims(reset != 0, LAYOUTS[layout][1][2]), 0, array)
 
@@ -51,7 +51,7 @@ def _linear_tangent(named: Named, tangents: Named, options: tuple[Any, ...]) -> 
         factor = lambda gate: GATE_FORMS[form](wide(gate))
         _, slope = jax.jvp(factor, (named["gate"],), (tangents["gate"],))
         before = _steps(named, layout, reverse).before(wide(h), named["initial_state"])
-        entering = entering + slope * _without_resets(before, reset, layout)
+        entering = entering + slope * without_resets(before, reset, layout)
     arrays = [named["gate"], entering.astype(h.dtype), tangents.get("initial_state"), named["seq_offsets"], reset]
     return call(LINEAR, arrays, (True, layout, form, reverse, threads))
 
@@ -59,7 +59,7 @@ def _linear_tangent(named: Named, tangents: Named, options: tuple[Any, ...]) -> 
 def _linear_gradients(named: Named, options: tuple[Any, ...], wanted: frozenset[int]) -> dict[int, Array]:
     layout, form, reverse, threads = options
     gate, h, reset, time = named["gate"], wide(named["output"]), named["reset"], LAYOUTS[layout][1][1]
-    factor = _without_resets(GATE_FORMS[form](wide(gate)), reset, layout)
+    factor = without_resets(GATE_FORMS[form](wide(gate)), reset, layout)
     if factor.shape[time] != h.shape[time]:
         shape = list(factor.shape)
         shape[time] = h.shape[time]
@@ -72,7 +72,7 @@ def _linear_gradients(named: Named, options: tuple[Any, ...], wanted: frozenset[
     found = {lib.INPUT: arriving}
     found[lib.STATE_IN] = back.after(factor * arriving, jnp.zeros_like(first) if last is None else last)
     if lib.GATE in wanted:
-        before = _without_resets(_steps(named, layout, reverse).before(h, named["initial_state"]), reset, layout)
+        before = without_resets(_steps(named, layout, reverse).before(h, named["initial_state"]), reset, layout)
         _, pull = jax.vjp(lambda gate: GATE_FORMS[form](wide(gate)) * before, gate)
         (found[lib.GATE],) = pull(arriving)
     return found
@@ -106,7 +106,8 @@ def _affine_gradients(named: Named, options: tuple[Any, ...], wanted: frozenset[
     reverse, threads = options
     turned, x, last = wide(named["W"]).swapaxes(-1, -2), wide(named["output"]), named["grad_final_state"]
     back = _affine_steps(named, not reverse)
-    arrays = [back.before_from(turned, jnp.eye(x.shape[-1], dtype=x.dtype)), wide(named["grad_output"]), last, back.seq_offsets]
+    following = back.before_from(turned, jnp.eye(x.shape[-1], dtype=x.dtype))
+    arrays = [following, wide(named["grad_output"]), last, back.seq_offsets]
     arriving, first = call(AFFINE, arrays, (True, not reverse, threads))
     found = {lib.INPUT: arriving}
     found[lib.STATE_IN] = back.after(_times(turned, arriving), jnp.zeros_like(first) if last is None else last)
@@ -158,7 +159,7 @@ def _operator_tangent(named: Named, tangents: Named, options: tuple[Any, ...]) -
 
 
 def _recurrence(named: Named, tangents: Named, options: tuple[Any, ...]) -> list[Array]:
-    """The tangent as a recurrence, dy[t] = (derivative by the left operand) dy[t-1] + (derivative by the right) dx[t]."""
+    """The tangent as a recurrence, dy[t] = (derivative by the left operand) dy[t-1] + (that by the right one) dx[t]."""
     op, _, mode, axis, reverse, threads = options
     x, offsets = wide(named["x"]), named["seq_offsets"]
     matrices = op == "matmul"
@@ -231,8 +232,8 @@ derivatives[OPERATOR.name] = Derivatives(_operator_tangent, _operator_gradients)
 def _by_composition(
     family: Family, composed: Callable[[Named, tuple[Any, ...]], list[Array]], names: dict[str, int]
 ) -> Derivatives:
-    """``composed(named, options)`` gives the output and the final state, for the options of the backward pass. ``names``:
-    what has gradients, and their numbers."""
+    """``composed(named, options)`` gives the output and the final state, for the options of the backward pass.
+    ``names``: what has gradients, and their numbers."""
 
     def tangent(named: Named, tangents: Named, options: tuple[Any, ...]) -> list[Array]:
         function = lambda moving: composed({**named, **moving}, family.backward_options(options))
@@ -300,17 +301,16 @@ def _opened(kind: str, h: Array, o: Array) -> Array:
 
 def gate_of(named: Named, options: tuple[Any, ...]) -> tuple[str, Array, Array, Array]:
     """What ``decayed`` gives for a gated layer."""
-    layer, decay, *_, rate, _, layout, _, _ = options
+    *parts, rate, _, layout, _, _ = options
     channel: Callable[[Any], Any] = lambda each: each[:, None] if each is not None and layout == "bct" else each
     gate, bias = wide(named["gate"]), channel(wide(named["bias"]))
-    kind = PARTS[layer].decay if layer else decay
-    return decayed(kind, gate if bias is None else gate + bias, wide(named["second_gate"]), channel(wide(named["param"])), rate)
+    gate, second = gate if bias is None else gate + bias, wide(named["second_gate"])
+    return decayed(parts_of(*parts).decay, gate, second, channel(wide(named["param"])), rate)
 
 
 def _gated(named: Named, options: tuple[Any, ...]) -> list[Array]:
-    layer, _, scale, activation, epilogue, first_step, _, limit, layout, reverse, threads = options
-    if layer:
-        _, scale, activation, epilogue, first_step = PARTS[layer]
+    *parts, _, limit, layout, reverse, threads = options
+    _, scale, activation, epilogue, first_step = parts_of(*parts)
     x, state, reset, steps = named["input"], named["initial_state"], named["reset"], _steps(named, layout, reverse)
     form, gate, a, rest = gate_of(named, options)
     entering = _activated(activation, wide(x))
@@ -319,31 +319,29 @@ def _gated(named: Named, options: tuple[Any, ...]) -> list[Array]:
     if scale != "one":
         m = rest if scale == "one_minus" else _root(rest * (1 + a), limit)
         if first_step:
-            m = jnp.where(_starts(x.shape, state, reset, layout, steps), 1, m)
+            time, channels = LAYOUTS[layout][1][1:]
+            firsts = steps.firsts(x.shape[time]) if state is None else jnp.zeros(x.shape[time], bool)
+            m = jnp.where(jnp.expand_dims(starts(firsts, reset), channels), 1, m)
         entering = m * entering
     arrays = [gate, entering.astype(x.dtype), state, steps.seq_offsets, reset]
     h, last = call(LINEAR, arrays, (True, layout, form, reverse, threads))
     return [h if epilogue == "none" else _opened(epilogue, wide(h), wide(named["output_gate"])).astype(x.dtype), last]
 
 
-def _starts(shape: tuple[int, ...], state: Any, reset: Any, layout: str, steps: Steps) -> Array:
-    """Where a sequence starts: at resets, and at first steps if there is no initial state."""
-    time, channels = LAYOUTS[layout][1][1:]
-    firsts = steps.firsts(shape[time]) if state is None else jnp.zeros(shape[time], bool)
-    starts = jnp.expand_dims(firsts, channels - 1)
-    return starts if reset is None else starts | jnp.expand_dims(reset != 0, channels)
+def starts(firsts: Array, reset: Any) -> Array:
+    """[1 or B, T]: where a sequence starts, at the steps ``firsts`` [T] and at resets."""
+    return firsts[None] if reset is None else firsts | (reset != 0)
 
 
 def _gated_in_parts(options: tuple[Any, ...], arrays: list[Any]) -> list[Array]:
     """The layer without its epilogue, and that."""
-    final, _, layer, decay, scale, activation, epilogue, first_step, *rest = options
-    if layer:
-        decay, scale, activation, epilogue, first_step = PARTS[layer]
+    final, _, *given, rate, limit, layout, reverse, threads = options
+    parts = parts_of(*given)._replace(epilogue="none")
     names = GATED.forward.names
     place = names.index("output_gate")
     without = [None if i == place else array for i, array in enumerate(arrays)]
-    h, *last = call(GATED, without, (final, False, None, decay, scale, activation, "none", first_step, *rest))
-    return [_opened(epilogue, wide(h), wide(arrays[place])).astype(h.dtype), *last]
+    h, *last = call(GATED, without, (final, False, None, *parts, rate, limit, layout, reverse, threads))
+    return [_opened(parts_of(*given).epilogue, wide(h), wide(arrays[place])).astype(h.dtype), *last]
 
 
 _EXTRA = {
@@ -390,8 +388,9 @@ def _selective(named: Named, options: tuple[Any, ...]) -> list[Array]:
     rows = (batch, time, A.size)
     entering = jnp.broadcast_to((step * u)[..., None] * of_steps(named["B"]), (*u.shape, A.shape[1])).astype(A.dtype)
     gate = jnp.exp(step[..., None] * A).reshape(rows)
-    arrays = [gate, entering.reshape(rows), None if state is None else state.reshape(len(state), A.size), steps.seq_offsets]
-    h, last = call(LINEAR, [*arrays, named["reset"]], (True, "btc", "value", reverse, threads))
+    state = None if state is None else state.reshape(len(state), A.size)
+    arrays = [gate, entering.reshape(rows), state, steps.seq_offsets, named["reset"]]
+    h, last = call(LINEAR, arrays, (True, "btc", "value", reverse, threads))
     y = (of_steps(named["C"]) * h.reshape(*u.shape, A.shape[1])).sum(-1)
     y = 2 * y.real if jnp.iscomplexobj(y) else y
     y = y if D is None else y + D * u

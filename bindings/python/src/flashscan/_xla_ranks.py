@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scans in jax.shard_map, with time cut along an axis of the mesh.
 
-What the steps of a device do to the state that enters them is told by a summary of them, which is about as large as the
-state. All devices get those of all, in one all-gather, and go through them to the state that enters their own steps. The
-gradient of that state takes the same way back, with a second all-gather.
+What the steps of a device do to the state that enters them is told by a summary of them, which is about as large as
+the state. All devices get those of all, in one all-gather, and go through them to the state that enters their own
+steps. The gradient of that state takes the same way back, with a second all-gather.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import numpy as np
 
 from . import _library as lib
 from ._errors import FlashscanValueError
-from ._gated import PARTS
+from ._gated import parts_of
 from ._linear import LAYOUTS
 from ._operator import EXCLUSIVE, REDUCTION, axis_of
 from ._xla import Family, Named, Work, _varied, call, converted, forward_and_kept, gradients, in_reverse_only
-from ._xla_derivatives import GATE_FORMS, gate_of, logaddexp, right_is_taken, step_of, wide
+from ._xla_derivatives import GATE_FORMS, gate_of, logaddexp, right_is_taken, starts, step_of, wide, without_resets
 from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, SELECTIVE
+from ._xla_time import Steps
 
 Array = jax.Array
 _psum: Callable[[Any, Any], Any] = jax.lax.psum
@@ -42,10 +43,8 @@ class _Summary(NamedTuple):
 
 def _product(gate: Array, form: str, layout: str, named: Named) -> Array:
     """[1 or B, 1 or C]: the product of the gates of all steps, 0 behind a reset."""
-    _, time, channels = LAYOUTS[layout][1]
-    gate, reset = GATE_FORMS[form](wide(gate)), named["reset"]
-    if reset is not None:
-        gate = jnp.where(jnp.expand_dims(reset != 0, channels), 0, gate)
+    time = LAYOUTS[layout][1][1]
+    gate = without_resets(GATE_FORMS[form](wide(gate)), named["reset"], layout)
     if gate.shape[time] == named["input"].shape[time]:
         return jnp.prod(gate, time)
     product: Array = jnp.squeeze(gate, time) ** named["input"].shape[time]
@@ -84,7 +83,7 @@ def _combined(options: tuple[Any, ...], left: Array, right: Array) -> Array:
         return jnp.where(right_is_taken(op, left, right), right, left)
     if op == "matmul":
         return jnp.matmul(left, right, precision="highest")
-    functions = {"add": jnp.add, "mul": jnp.multiply, "logaddexp": logaddexp}
+    functions: dict[str, Callable[..., Array]] = {"add": jnp.add, "mul": jnp.multiply, "logaddexp": logaddexp}
     functions |= {"and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor}
     combined: Array = functions[op](left, right)
     return combined
@@ -137,8 +136,8 @@ def _gathered(array: Array, axis: Any, reverse: bool) -> Array:
 
 
 class _Along:
-    """A call whose time is cut along an axis: ``function(place, *arrays)`` gives the output and the state behind a device's
-    steps. ``place`` is that of the device in the order of computation, the state that of the first."""
+    """A call whose time is cut along an axis: ``function(place, *arrays)`` gives the output and the state behind a
+    device's steps. ``place`` is that of the device in the order of computation, the state that of the first."""
 
     def __init__(self, work: Work, arrays: Sequence[Any], at: int, axis: Any, reverse: bool) -> None:
         """``at``: the place of the state among the arrays of the call."""
@@ -214,8 +213,10 @@ def _from_one_tangent(axis: Any, primals: tuple[Array, Array], tangents: tuple[A
 def _reduced(axis: Any, place: Array, x: Array, state: Any, options: tuple[Any, ...]) -> Array:
     _, own = call(OPERATOR, [x, None, None], options)
     every = _gathered(own, axis, options[4])
-    start, _ = (every[0], every) if state is None else _varied([state, own])
-    every = every[1:] if state is None else every
+    if state is None:
+        start, every = every[0], every[1:]
+    else:
+        start, _ = _varied([state, own])
     total, _ = jax.lax.scan(lambda state, own: (_combined(options, state, own), None), start, every)
     return _from_one(place == 0, total, axis)
 
@@ -223,9 +224,8 @@ def _reduced(axis: Any, place: Array, x: Array, state: Any, options: tuple[Any, 
 def _first_step_is_reset(place: Array, x: Array, reset: Any, options: tuple[Any, ...]) -> Array:
     """Resets that include the first step of the whole sequence."""
     batch, time, _ = (x.shape[axis] for axis in LAYOUTS[options[10]][1])
-    first = jnp.arange(time) == (time - 1 if options[11] else 0)
-    starts = jnp.broadcast_to(first & (place == 0), (batch, time))
-    return starts if reset is None else starts | (reset != 0)
+    firsts = Steps(0, options[11]).firsts(time) & (place == 0)
+    return jnp.broadcast_to(starts(firsts, reset), (batch, time))
 
 
 def over_axis(family: Family, axis: Any, arrays: Sequence[Any], options: tuple[Any, ...], reverse: bool) -> list[Array]:
@@ -262,7 +262,7 @@ def over_axis(family: Family, axis: Any, arrays: Sequence[Any], options: tuple[A
         return [_reduced(axis, place, x, state, options).astype(x.dtype)]
     if given is None:
         state = _SUMMARIES[family.name].start(options, jnp.zeros(shape, dtype))
-        if family is GATED and (options[7] or (options[2] and PARTS[options[2]].first_step)):
+        if family is GATED and parts_of(*options[2:8]).first_step:
             place_of_reset = names.index("reset")
             full[place_of_reset] = _first_step_is_reset(place, full[1], full[place_of_reset], options)
     # Where the time and the first step of a whole sequence are whose identity can be an operand itself.

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .._gated import PARTS
+from .._gated import parts_of
 from ._linear import linear_scan
 from ._steps import Steps
 from ._types import Tensor, state_dtype
@@ -83,9 +83,8 @@ def composed(
     *options: Any,
 ) -> tuple[Tensor, Tensor]:
     """The output and the final state; ``options`` are those of the operator gated_scan after ``training``."""
-    layer, decay, scale, activation, epilogue, first_step, rate, limit, layout, reverse = options
-    if layer:
-        decay, scale, activation, epilogue, first_step = PARTS[layer]
+    *parts, rate, limit, layout, reverse = options
+    decay, scale, activation, epilogue, first_step = parts_of(*parts)
     transposed = layout == "bct"
     wide: Any = lambda each: None if each is None else each.to(state_dtype(each.dtype))
     channel: Any = lambda each: each.unsqueeze(1) if each is not None and transposed else each
