@@ -260,8 +260,8 @@ class Derivatives:
 
 
 derivatives: dict[str, Derivatives] = {}  # by the family's name; _xla_derivatives.py has them
-# By the family's name: a function of the options of a call whose gradients could not be cut, and of its arrays, that
-# computes the same by calls whose gradients can.
+# Some calls have gradients that cannot be cut. This maps a family's name to a function of such a call's options and
+# arrays, which computes the same by calls whose gradients can be cut.
 divisible: dict[str, Callable[[tuple[Any, ...], list[Any]], list[Any]]] = {}
 
 
@@ -458,29 +458,32 @@ def _walk(arrays: Sequence[Any], dims: Sequence[int | None], work: Work) -> list
     return walked
 
 
-_compiled = jax.jit(_run, static_argnames="work")
-_primitive = Primitive("flashscan")
-_primitive.multiple_results = True
-_primitive.def_impl(lambda *arrays, work: _compiled(*arrays, work=work))
-_primitive.def_abstract_eval(_types)
-mlir.register_lowering(_primitive, mlir.lower_fun(_run, multiple_results=True))
-# A lowering to what is partitioned looks at the devices, which JAX asks for by this set alone.
-dispatch.prim_requires_devices_during_lowering.add(_primitive)
-ad.primitive_jvps[_primitive] = _jvp
-batching.primitive_batchers[_primitive] = _batch
 
-_compiled_tangent = jax.jit(_run_tangent, static_argnames="along")
-_tangent = Primitive("flashscan_tangent")
-_tangent.multiple_results = True
-_tangent.def_impl(lambda *operands, along: _compiled_tangent(*operands, along=along))
-_tangent.def_abstract_eval(_types_of_tangent)
-mlir.register_lowering(_tangent, mlir.lower_fun(_run_tangent, multiple_results=True))
-dispatch.prim_requires_devices_during_lowering.add(_tangent)
-ad.primitive_jvps[_tangent] = lambda primals, tangents, *, along: _pushed(
-    functools.partial(_run_tangent, along=along), primals, tangents
+def _defined(name: str, run: Any, static: str, types: Any, jvp: Any, batch: Any) -> Primitive:
+    """A primitive that runs ``run(*operands, static=)``."""
+    compiled = jax.jit(run, static_argnames=static)
+    primitive = Primitive(name)
+    primitive.multiple_results = True
+    primitive.def_impl(lambda *operands, **options: compiled(*operands, **options))
+    primitive.def_abstract_eval(types)
+    mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))
+    # A lowering to what is partitioned looks at the devices, which JAX asks for by this set alone.
+    dispatch.prim_requires_devices_during_lowering.add(primitive)
+    ad.primitive_jvps[primitive] = jvp
+    batching.primitive_batchers[primitive] = batch
+    return primitive
+
+
+_primitive = _defined("flashscan", _run, "work", _types, _jvp, _batch)
+_tangent = _defined(
+    "flashscan_tangent",
+    _run_tangent,
+    "along",
+    _types_of_tangent,
+    lambda primals, tangents, *, along: _pushed(functools.partial(_run_tangent, along=along), primals, tangents),
+    _batch_tangent,
 )
 ad.primitive_transposes[_tangent] = _transpose_tangent
-batching.primitive_batchers[_tangent] = _batch_tangent
 
 _refusal = Primitive("flashscan_refusal")
 _refusal.def_impl(lambda _, *, function: _no_forward_mode(function))

@@ -226,7 +226,7 @@ def _operator_gradients(named: Named, options: tuple[Any, ...], wanted: frozense
 
 derivatives[OPERATOR.name] = Derivatives(_operator_tangent, _operator_gradients)
 
-# What is a linear recurrence between functions of JAX.
+# The families below are linear recurrences between functions of JAX.
 
 
 def _by_composition(

@@ -144,7 +144,7 @@ class _Along:
         self.work, self.at, self.axis, self.reverse = work, at, axis, reverse
         self.summary = _SUMMARIES[work.family.name]
         numbers = {place: number for number, place, _ in work.trace(arrays).reads}
-        # Of each array the number and the dtype of its gradient.
+        # Each entry is the number of an array's gradient, or None, and the dtype of the array.
         self.inputs = [
             (numbers.get(place) if jnp.issubdtype(array.dtype, jnp.inexact) else None, array.dtype)
             for place, array in enumerate(work.full(arrays))
@@ -265,7 +265,7 @@ def over_axis(family: Family, axis: Any, arrays: Sequence[Any], options: tuple[A
         if family is GATED and parts_of(*options[2:8]).first_step:
             place_of_reset = names.index("reset")
             full[place_of_reset] = _first_step_is_reset(place, full[1], full[place_of_reset], options)
-    # Where the time and the first step of a whole sequence are whose identity can be an operand itself.
+    # The identity of these operators can be an operand itself, so that the first step of the whole is told apart.
     start: tuple[int, int] | None = None
     if family is OPERATOR and given is None and options[0] in ("min", "max", "logaddexp"):
         time = axis_of(options[3], -1, full[0].ndim, 0)
