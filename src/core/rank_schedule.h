@@ -21,7 +21,7 @@ namespace flashscan {
 inline constexpr int64_t least_group_rows = 1024, few_groups = 8;
 inline constexpr int32_t most_chosen_groups = 64;  // that a plan makes by itself
 
-// What becomes of rows that are to be cut into some number of groups.
+// A RowCut tells what becomes of rows that are to be cut into some number of groups.
 struct RowCut {
     int32_t groups = 1;
     double largest = 1;  // the share of all rows that the largest group has
@@ -34,7 +34,7 @@ double stream_us(double bytes);
 struct RankWork {
     int32_t ranks = 1;
     double pass_us = 0;  // of the kernels of one GPU on all rows, but for steps_us
-    // What they take besides, however few the rows are, since a block walks the steps one after the other.
+    // The pass takes this besides, however few the rows are, since a block walks the steps one after the other.
     double steps_us = 0;
     double summary_us = 0;     // of what a rank does for the others where summaries are gathered
     double message_bytes = 0;  // that each rank sends to all then

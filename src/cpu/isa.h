@@ -12,8 +12,8 @@ enum class Isa {
     avx512
 };
 
-// What a function of the namespaces `baseline`, `avx2` and `avx512` returns for an instruction set. FLASHSCAN_ISAS is
-// how many of them this build has.
+// Returns what the function of the instruction set's namespace (`baseline`, `avx2` or `avx512`) returns. FLASHSCAN_ISAS
+// is how many of these this build has.
 #if FLASHSCAN_ISAS == 3
 #define FLASHSCAN_OF_ISA(isa, call) \
     ((isa) == Isa::avx512 ? avx512::call : (isa) == Isa::avx2 ? avx2::call : baseline::call)

@@ -393,7 +393,7 @@ void fill_matrices(Bytes& matrices, uint64_t stream) {
     }
 }
 
-// What MATMUL on the whole makes of both passes, of `count` matrices for each element.
+// Computes both passes of the whole by MATMUL, of `count` matrices for each element.
 void multiply_whole(Arrays& a, Gradients& g, int64_t count, int32_t dtype) {
     Shape shape = a.shape;
     shape.channels *= count;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plans of operators choose over two ranks, against what was measured on two H200s
-// (bench/results/2026-11-26-h200/ranks_peer.json), and what the estimates say there.
+// Plans of operators over two ranks choose what was the fastest on two H200s
+// (bench/results/2026-11-26-h200/ranks_peer.json), and the estimates are near what was measured.
 #include <gtest/gtest.h>
 
 #include "cuda/ranks/operator_cost.h"

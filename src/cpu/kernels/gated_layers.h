@@ -51,10 +51,10 @@ constexpr bool reads(const GatedParts& parts, bool backward, int source) {
     }
 }
 
-// What a loop needs of a tile. Where lanes are channels, it has `steps` steps of `lanes` numbers, `pitch` apart, walked
-// from the first on, or with `down` from the last; `channel`, `fresh` and `edge` are not used. Where lanes are steps of
-// `channel`, m is 1 at step `fresh`, and the states before the steps of the vector at `edge` are in previous.own; both
-// are -1 where there is none.
+// A LayerTile has what a loop needs of a tile. Where lanes are channels, it has `steps` steps of `lanes` numbers,
+// `pitch` apart, walked from the first on, or with `down` from the last; `channel`, `fresh` and `edge` are not used.
+// Where lanes are steps of `channel`, m is 1 at step `fresh`, and the states before the steps of the vector at `edge`
+// are in previous.own; both are -1 where there is none.
 struct LayerTile {
     Ahead ahead[source_count];
     int64_t steps, lanes, pitch;
@@ -131,7 +131,7 @@ FLASHSCAN_INLINE void put_output(const LayerSources<T>& s, const Target<T>& y, c
     put_lanes(y, i, gated::epilogued<parts.epilogue>(h, take(s.output_gate, i)).y);
 }
 
-// What backward computes before the walk: the decay, m and its slope, and the gradient of h.
+// LayerFactors are what backward computes before the walk: the decay, m and its slope, and the gradient of h.
 template <typename T>
 struct LayerFactors {
     gated::Decayed<Lanes<T>> decay;

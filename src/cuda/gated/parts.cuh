@@ -91,8 +91,8 @@ struct Short {
     friend __device__ __forceinline__ float number_of(Short x) { return x.value; }
 };
 
-// What backward needs of a step's decay a and scale m: m, dm/da, and da by the gate, by SECOND_GATE and by the
-// channel's rate, which are `common` times `gate`, `second` and `rate`.
+// GatedSlopes are what backward needs of a step's decay a and scale m: m, dm/da, and da by the gate, by SECOND_GATE and
+// by the channel's rate, which are `common` times `gate`, `second` and `rate`.
 template <typename R>
 struct GatedSlopes {
     R m, scale_slope, common, gate, second, rate;

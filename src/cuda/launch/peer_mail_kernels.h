@@ -25,7 +25,7 @@ struct MailParams {
     int64_t bytes = 0, piece = 0;       // of the message and of a piece; that is a multiple of 16
 };
 
-// By a proof two neighbours find out whether messages arrive: each writes words into the other's mailbox and sets a
+// Two neighbours find out by a proof whether messages arrive: each writes words into the other's mailbox and sets a
 // flag.
 inline constexpr int proof_threads = 32;
 struct alignas(64) Proof {

@@ -63,11 +63,8 @@ struct LinearPass {
     Workspace workspace;
     size_t records = 0, look_back_bytes = 0, totals = 0, carries = 0, partial = 0, edges = 0;
 
-    Access access() const {
-        return time_inner ? aligned ? Access::time_vectors : Access::time
-               : aligned  ? Access::channel_packs
-                          : Access::channels;
-    }
+    // That of the kernel "chunked".
+    Access access() const { return time_inner ? Access::time : aligned ? Access::channel_packs : Access::channels; }
     bool takes_rows() const { return tuning.algorithm == LinearAlgorithm::rows; }
     bool takes_columns() const { return tuning.algorithm == LinearAlgorithm::columns; }
     int group_chunks() const { return cuda::group_chunks(params.grouped != 0, takes_rows()); }

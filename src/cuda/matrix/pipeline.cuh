@@ -218,14 +218,8 @@ class MatrixPipeline {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const float2 x = pair(half, chunk * Tile::chunk + c);
-                float high[2], low[2];
-                split_tf32(x.x, high[0], low[0]);
-                split_tf32(x.y, high[1], low[1]);
-#pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    f.high[c][2 * i + half] = __float_as_uint(high[i]);
-                    f.low[c][2 * i + half] = __float_as_uint(low[i]);
-                }
+                split_tf32(x.x, f.high[c][half], f.low[c][half]);
+                split_tf32(x.y, f.high[c][2 + half], f.low[c][2 + half]);
             }
     }
     // Starts the products of a chunk with 64 columns of M as one group of asynchronous products.

@@ -84,13 +84,6 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
   private:
     static constexpr int group = column_tiles % 2 == 0 ? 2 : 1;  // column tiles whose products are interleaved
 
-    static __device__ __forceinline__ void split(float x, uint32_t& high, uint32_t& low) {
-        float h, l;
-        split_tf32(x, h, l);
-        high = __float_as_uint(h);
-        low = __float_as_uint(l);
-    }
-
     template <int Products>
     __device__ __forceinline__ void multiply(const float* left, const float* matrix, int depth) {
 #pragma unroll(row_tiles* column_tiles <= 2 ? 4 : 1)
@@ -101,7 +94,8 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
             for (int i = 0; i < row_tiles; ++i)
 #pragma unroll
                 for (int part = 0; part < 4; ++part)
-                    split(left[(16 * i + part % 2 * 8) * row_stride + k + part / 2 * 4], high[i][part], low[i][part]);
+                    split_tf32(left[(16 * i + part % 2 * 8) * row_stride + k + part / 2 * 4], high[i][part],
+                               low[i][part]);
 #pragma unroll
             for (int j = 0; j < column_tiles; j += group) {
                 uint32_t right_high[group][2], right_low[group][2];
@@ -110,8 +104,8 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
                 for (int n = 0; n < group; ++n)
 #pragma unroll
                     for (int half = 0; half < 2; ++half)
-                        split(matrix[(k + 4 * half) * slab_stride + 8 * (j + n)], right_high[n][half],
-                              right_low[n][half]);
+                        split_tf32(matrix[(k + 4 * half) * slab_stride + 8 * (j + n)], right_high[n][half],
+                                   right_low[n][half]);
                 if constexpr (Products == 3) add_products(part, high, right_low);
                 if constexpr (Products >= 2) add_products(part, low, right_high);
                 add_products(part, high, right_high);

@@ -119,12 +119,9 @@ struct WarpgroupTile {
 #pragma unroll
                 for (int c = 0; c < Chunk; ++c)
 #pragma unroll
-                    for (int part = 0; part < 4; ++part) {
-                        float h, l;
-                        split_tf32(own[(deep + 8 * c + part / 2 * 4) * slab_stride + column(t) + part % 2 * 8], h, l);
-                        high[c][part] = __float_as_uint(h);
-                        low[c][part] = __float_as_uint(l);
-                    }
+                    for (int part = 0; part < 4; ++part)
+                        split_tf32(own[(deep + 8 * c + part / 2 * 4) * slab_stride + column(t) + part % 2 * 8],
+                                   high[c][part], low[c][part]);
                 const float factor = make_up.next();
                 float part[Rows / 2];
                 ptx::fence_products();

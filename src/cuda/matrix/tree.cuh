@@ -139,12 +139,7 @@ class MatrixTreeBlock {
 #pragma unroll
                 for (int c = 0; c < chunk; ++c)
 #pragma unroll
-                    for (int n = 0; n < 4; ++n) {
-                        float h, l;
-                        split_tf32(m[half + c][n], h, l);
-                        high[c][n] = __float_as_uint(h);
-                        low[c][n] = __float_as_uint(l);
-                    }
+                    for (int n = 0; n < 4; ++n) split_tf32(m[half + c][n], high[c][n], low[c][n]);
                 float part[32];
                 const float factor = make_up_.next();
                 ptx::fence_products();

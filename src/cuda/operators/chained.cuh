@@ -59,8 +59,8 @@ __device__ __forceinline__ Wide log_of_sum(Get&& get) {
     return most + log1p_of((sum[0] + sum[1]) + (sum[2] + sum[3]) - Wide(1));
 }
 
-// What NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh). A lane's tile
-// has as many steps as that of a linear recurrence forward.
+// NumberWork is what NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh).
+// A lane's tile has as many steps as that of a linear recurrence forward.
 template <typename X, typename Operator, typename Shape_, bool Down_>
 struct NumberWork {
     using Params = NumberChainParams;

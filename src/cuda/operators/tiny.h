@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host sides of the two kernels "tiny", of products of matrices and of affine maps, share.
+// The host sides of the two kernels "tiny", of products of matrices and of affine maps, share what is here.
 #pragma once
 
 #include "core/backend.h"

@@ -7,7 +7,8 @@
 
 namespace flashscan::cuda {
 
-// What a compiled kernel fixes. Together with the problem it gives an ElementShape, and that an ElementTuning.
+// A compiled kernel fixes these facts. Together with the problem it they give an ElementShape, and that an
+// ElementTuning.
 struct ElementFacts {
     int bytes = 0;            // bytes of an element in memory
     int words = 0;            // 32-bit words of an element in registers

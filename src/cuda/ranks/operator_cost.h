@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pass of an operator over ranks is expected to cost: pure, by the problem alone, so that all ranks find the
-// same.
+// Estimates what a pass of an operator over ranks costs. The functions are pure and look at the problem alone, so that
+// all ranks find the same.
 #pragma once
 
 #include "core/rank_schedule.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of an operator tell each other in a pass, and how many bytes that is: plain facts, the same on all
-// ranks.
+// Tells what the ranks of an operator send each other in a pass, and how many bytes that is: plain facts, the same on
+// all ranks.
 #pragma once
 
 #include <algorithm>

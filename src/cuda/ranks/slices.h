@@ -39,7 +39,8 @@ RowSlices slices_of(const GatedProblem& problem, Pass pass, int32_t groups);
 RowSlices slices_of(const OperatorProblem& problem, Pass pass, int32_t groups);
 RowSlices slices_of(const SelectiveProblem& problem, Pass pass, int32_t groups);
 
-// What becomes of the rows, by the groups that are asked for, as many as a plan makes by itself.
+// Returns what becomes of the rows for each number of groups that may be asked for, up to the most that a plan makes by
+// itself.
 template <typename Problem>
 std::vector<RowCut> row_cuts(const Problem& problem, Pass pass) {
     const auto most = std::min<int64_t>(most_groups(problem, pass), most_chosen_groups);

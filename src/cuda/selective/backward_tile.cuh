@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the backward pass of the kernel "resident" (backward.cuh) keeps in shared memory for a tile of steps.
+// The backward pass of the kernel "resident" (backward.cuh) keeps this in shared memory for a tile of steps.
 #pragma once
 
 #include "cuda/selective/tile.cuh"

@@ -38,7 +38,7 @@ struct LaneVectors {
     }
 };
 
-// Where vectors lie in memory and in a buffer without padding.
+// TimeVectors tells where vectors lie in memory and in a buffer without padding.
 template <typename T, typename Shape>
 struct TimeVectors {
     using Tile = Steps<T, Shape>;

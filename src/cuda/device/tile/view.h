@@ -18,7 +18,6 @@ enum class Access {
     time,
     time_vectors
 };
-inline constexpr int access_count = 4;
 constexpr bool is_time_inner(Access access) { return access >= Access::time; }
 
 // A tensor as a kernel sees it. Strides are in bytes.

@@ -14,18 +14,12 @@ constexpr TileFacts facts_of() {
     return {Config::Shape::V, Config::Shape::L, Warps, Config::buffers, Config::Sum::shared_bytes};
 }
 
-// The access that the kernel "chunked" is compiled with. With time innermost one kernel moves vectors wherever they are
-// aligned, and with channels innermost a pack of one element is that element.
-template <typename X>
-constexpr Access compiled_access(Access access) {
-    if (access == Access::time_vectors) return Access::time;
-    return access == Access::channel_packs && sizeof(X) >= 4 ? Access::channels : access;
-}
-
 template <typename Ty, bool Backward>
 void fill_chunked(LinearKernels& k) {
     const auto fill = [&]<Access access>() {
-        constexpr Access compiled = compiled_access<typename Ty::X>(access);
+        // A pack of one element is that element.
+        constexpr bool one = access == Access::channel_packs && sizeof(typename Ty::X) >= 4;
+        constexpr Access compiled = one ? Access::channels : access;
         using Config = ChunkedConfig<Ty, compiled, Backward>;
         constexpr int n = static_cast<int>(access);
         k.chunked[n][0][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, false, Backward>);
@@ -35,7 +29,6 @@ void fill_chunked(LinearKernels& k) {
     fill.template operator()<Access::channels>();
     fill.template operator()<Access::channel_packs>();
     fill.template operator()<Access::time>();
-    fill.template operator()<Access::time_vectors>();
 }
 
 template <typename Ty, bool Backward>

@@ -16,11 +16,14 @@ struct TileFacts {
     int sum_bytes;     // additional shared memory where the gate's gradient is summed for each step
 };
 
+// "chunked" is compiled for every kind of access but the last, Access::time_vectors.
+inline constexpr int chunked_accesses = static_cast<int>(Access::time_vectors);
+
 struct LinearKernels {
     Dtype dtype, gate_dtype;
-    int record_bytes, carry_bytes;  // bytes of the published summary and carry of a row
-    const void* chunked[access_count][2][2];
-    TileFacts chunked_tile[access_count][2];
+    int record_bytes, carry_bytes;                // bytes of the published summary and carry of a row
+    const void* chunked[chunked_accesses][2][2];  // [Access][down][backward]
+    TileFacts chunked_tile[chunked_accesses][2];
     const void* rows[2][2];            // [down][backward]; null where gates and data differ in size
     TileFacts rows_tile[2];            // [backward]
     int rows_skew;                     // the most steps between the start of a row's first vector and the row

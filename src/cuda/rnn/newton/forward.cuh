@@ -344,7 +344,7 @@ struct RnnNewtonForward {
         return walks;
     }
 
-    // What the call returns of a chunk whose segments were walked `walks` times.
+    // Stores what the call returns of a chunk whose segments were walked `walks` times.
     __device__ __forceinline__ void tell_counts(int64_t segment, int walks) const {
         if (given.iterations != nullptr && segment == 0 && chain.lane == 0)
             atomicMax(given.iterations + chain.row, walks);

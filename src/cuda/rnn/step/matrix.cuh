@@ -36,25 +36,20 @@ __device__ __forceinline__ void rnn_step_multiply(const Pack<X, 8> (&left)[2 * M
                 }
             }
     } else {
-        const auto split = [](float x, uint32_t& high, uint32_t& low) {
-            float h, l;
-            split_tf32(x, h, l);
-            high = __float_as_uint(h), low = __float_as_uint(l);
-        };
 #pragma unroll
         for (int k = 0; k < 8; k += 2) {
             uint32_t high[N][2], low[N][2];
 #pragma unroll
             for (int n = 0; n < N; ++n) {
                 const float4 h = right[n][k / 4];
-                split(k % 4 == 0 ? h.x : h.z, high[n][0], low[n][0]);
-                split(k % 4 == 0 ? h.y : h.w, high[n][1], low[n][1]);
+                split_tf32(k % 4 == 0 ? h.x : h.z, high[n][0], low[n][0]);
+                split_tf32(k % 4 == 0 ? h.y : h.w, high[n][1], low[n][1]);
             }
 #pragma unroll
             for (int m = 0; m < M; ++m) {
                 uint32_t a[4], rest[4];
 #pragma unroll
-                for (int i = 0; i < 4; ++i) split(left[2 * m + i % 2].part[k + i / 2], a[i], rest[i]);
+                for (int i = 0; i < 4; ++i) split_tf32(left[2 * m + i % 2].part[k + i / 2], a[i], rest[i]);
 #pragma unroll
                 for (int n = 0; n < N; ++n) {
                     if (n * 8 >= rows) break;
