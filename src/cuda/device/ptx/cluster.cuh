@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Thread block clusters, and mbarriers: barriers in shared memory that also count the bytes of asynchronous copies.
-// Shared memory is given by 32-bit addresses of the shared window. Compute capability 9.0 and newer.
+// Shared memory is given by 32-bit addresses of the shared window. Compute capability 9.0 and newer, but for what says that
+// it is there on older ones too, where every block is alone.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,14 +14,28 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Waits for all threads of the cluster; what they wrote before is visible after.
+// Waits for all threads of the cluster; what they wrote before is visible after. On older devices, a barrier of the block.
 __device__ __forceinline__ void cluster_barrier() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+    __syncthreads();
+#endif
 }
 
-// The same in two halves, for warps whose threads may have diverged.
-__device__ __forceinline__ void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-__device__ __forceinline__ void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+// The same in two halves, for warps whose threads may have diverged. On older devices, a barrier of the block.
+__device__ __forceinline__ void arrive_in_cluster() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_cluster() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#else
+    __syncthreads();
+#endif
+}
 
 // The address in the cluster of what lies at `address` in the shared memory of block `rank` (mapa).
 __device__ __forceinline__ uint32_t address_in(uint32_t address, int rank) {
@@ -29,12 +44,16 @@ __device__ __forceinline__ uint32_t address_in(uint32_t address, int rank) {
     return there;
 }
 
-// The same for a pointer to shared memory.
+// The same for a pointer to shared memory. On older devices, the pointer.
 template <typename T>
 __device__ __forceinline__ T* pointer_in(T* pointer, int rank) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     uint64_t there;
     asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(pointer), "r"(rank));
     return reinterpret_cast<T*>(there);
+#else
+    return pointer;
+#endif
 }
 
 // Stores 16 bytes into the shared memory of a block of the cluster and reports them to an mbarrier there (st.async).

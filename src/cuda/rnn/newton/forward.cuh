@@ -171,6 +171,19 @@ struct RnnNewtonForward {
         }
     }
 
+    // What is left of the recent magnitude after a step with Jacobian `rows`: what the step leaves of roundings of that size,
+    // and half of it at most.
+    __device__ __forceinline__ void damp(const Wide (&rows)[S][S], Wide (&left)[S]) const {
+#pragma unroll
+        for (int a = 0; a < S; ++a) {
+            Wide through = 0;
+#pragma unroll
+            for (int b = 0; b < S; ++b) through = multiply_add(magnitude(rows[a][b]), own.scale[b], through);
+            const Wide half = own.scale[a] * Wide(0.5);
+            left[a] = through < half ? through : half;
+        }
+    }
+
     // Walks the segment from own.start, and finds the rest of `own`. The first walk fetches INPUT.
     __device__ __forceinline__ void walk(bool fetches, bool stores) {
         const RnnParams& p = f.p;
@@ -215,9 +228,11 @@ struct RnnNewtonForward {
                 rnn_chain_step<X, Cell>(now[k], weight, bias, state, keep);
                 jacobian_of(keep, before, rows);
                 multiply(rows, own.slope);
+                Wide left[S];
+                damp(rows, left);
 #pragma unroll
                 for (int a = 0; a < S; ++a) {
-                    own.scale[a] = larger(magnitude(state[a]), own.scale[a] * Wide(0.5));
+                    own.scale[a] = larger(magnitude(state[a]), reset ? Wide(0) : left[a]);
 #pragma unroll
                     for (int b = 0; b < S; ++b) own.slope[a][b] = reset ? Wide(0) : own.slope[a][b];
                 }
@@ -259,22 +274,8 @@ struct RnnNewtonForward {
         return all;
     }
 
-    __device__ __forceinline__ void cluster_barrier() const {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-        ptx::cluster_barrier();
-#endif
-    }
-    template <typename T>
-    static __device__ __forceinline__ T* in_block(T* pointer, int block) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-        return ptx::pointer_in(pointer, block);
-#else
-        return pointer;
-#endif
-    }
-
     __device__ __forceinline__ void tell_carry(int block) const {
-        Wide* const to = blocks > 1 ? in_block(carried, block) : carried;
+        Wide* const to = blocks > 1 ? ptx::pointer_in(carried, block) : carried;
 #pragma unroll
         for (int s = 0; s < S; ++s) to[s * 32 + chain.lane] = own.end[s];
     }
@@ -290,8 +291,9 @@ struct RnnNewtonForward {
 #pragma unroll
         for (int s = 0; s < S; ++s) start[s] = own.start[s], scale[s] = Wide(0);
         if (blocks > 1) {
-            for (int r = rank + 1 + warp; r < blocks; r += warps) put(in_block(ranks, r) + rank * numbers * 32, all);
-            cluster_barrier();
+            for (int r = rank + 1 + warp; r < blocks; r += warps)
+                put(ptx::pointer_in(ranks, r) + rank * numbers * 32, all);
+            ptx::cluster_barrier();
             Wide end[S] = {};
 #pragma unroll 1
             for (int r = 0; r < rank; ++r) {
@@ -317,8 +319,12 @@ struct RnnNewtonForward {
         }
         bool walks = k == 0;
 #pragma unroll
-        for (int s = 0; s < S; ++s)
+        for (int s = 0; s < S; ++s) {
+            // Beside a state that overflowed every finite number is small, but a state may be finite again: a start has to
+            // be the very same.
+            if (scale[s] == Wide(INFINITY)) scale[s] = Wide(0);
             walks = walks || !(magnitude(difference(start[s], own.start[s])) <= scale[s] * Wide(tolerance));
+        }
         walks = __any_sync(0xffffffffU, walks) && segment > k && count > 0;
         if (given.residual != nullptr) {
             off = Wide(0);
@@ -333,9 +339,9 @@ struct RnnNewtonForward {
         again = __syncthreads_or(walks) != 0;
         if (blocks > 1) {
             const int thread = static_cast<int>(threadIdx.x);
-            if (thread < blocks) *in_block(flags + rank, thread) = static_cast<int>(again);
+            if (thread < blocks) *ptx::pointer_in(flags + rank, thread) = static_cast<int>(again);
             __syncwarp();  // the barrier takes whole warps
-            cluster_barrier();
+            ptx::cluster_barrier();
             again = __any_sync(0xffffffffU, chain.lane < blocks && flags[chain.lane] != 0) != 0;
         }
         if (walks)
@@ -372,7 +378,7 @@ struct RnnNewtonForward {
         chain.load_states(f.p, f.p.state_in, own.start);
         if (chain.count == 0 && segment == 0) chain.store_rows(f.p, f.p.state_out, own.start);
         // Blocks write to each other's shared memory once all of them are there.
-        if (blocks > 1) cluster_barrier();
+        if (blocks > 1) ptx::cluster_barrier();
 #pragma unroll 1
         for (int64_t chunk = 0; chunk < chain.count; chunk += side_by_side * steps) {
             find_segment(chunk, segment, steps);

@@ -5,10 +5,14 @@
 // A block holds the rows m = gate * units + unit of R, for all k. Rows that do not fit into shared memory are read
 // through L2 in every step.
 //
-//     gather     out[m, n] = sum over k of R[m, k] vector[n, k], after an all-gather: every block reads the vectors of
-//                all blocks.
+//     gather     out[m, n] = sum over k of R[m, k] vector[n, k], after an all-gather: every block publishes its units of
+//                the vectors to all blocks.
 //     scatter    out[k, n] = sum over m of R[m, k] own[m, n], before a reduce-scatter: every block stores its part for
 //                all blocks, and each adds up the parts for its own units in the order of the blocks.
+//
+// What blocks store for each other goes through global memory, or where the team is a cluster straight into the shared
+// memory of the block that reads it. There turns alternate between two sets: who stores in turn t + 1 has waited in turn
+// t, for which every block arrived after it had read what it got in turn t - 1.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
@@ -35,8 +39,13 @@ class RnnPersistentBlock {
           stride_(rnn_persistent_stride(f.p.padded * sizeof(X)) / static_cast<int>(sizeof(X))),
           team_(static_cast<int>(blockIdx.x) / f.s.blocks),
           block_(static_cast<int>(blockIdx.x) % f.s.blocks),
+          row_(static_cast<int>(threadIdx.x) / f.s.units),
+          unit_(static_cast<int>(threadIdx.x) % f.s.units),
           gathers_{gather_of(0, together * f.s.units),
-                   gather_of(together * f.s.units, (f.gates - together) * f.s.units)} {
+                   gather_of(together * f.s.units, (f.gates - together) * f.s.units)},
+          copy_(copy_of_thread()),
+          sum_(sum_of_thread()),
+          across_(across_of(static_cast<int>(threadIdx.x))) {
         // The bytes between rows are read with them, so they must be zeros.
         for (int i = static_cast<int>(threadIdx.x); i < f.s.sums_at / 16; i += threads)
             reinterpret_cast<uint4*>(shared)[i] = uint4{};
@@ -45,8 +54,12 @@ class RnnPersistentBlock {
     __device__ __forceinline__ int team() const { return team_; }
     __device__ __forceinline__ int rows() const { return f_.s.tiles * 8; }
     // The thread's element: a row of the group and a unit of the block.
-    __device__ __forceinline__ int row() const { return static_cast<int>(threadIdx.x) / f_.s.units; }
-    __device__ __forceinline__ int unit() const { return static_cast<int>(threadIdx.x) % f_.s.units; }
+    __device__ __forceinline__ int row() const {
+        return holds_places ? row_ : static_cast<int>(threadIdx.x) / f_.s.units;
+    }
+    __device__ __forceinline__ int unit() const {
+        return holds_places ? unit_ : static_cast<int>(threadIdx.x) % f_.s.units;
+    }
     __device__ __forceinline__ bool inside() const {
         return row() < rows() && first_row_ + row() < f_.p.rows && first_unit() + unit() < f_.p.dim;
     }
@@ -64,6 +77,7 @@ class RnnPersistentBlock {
         for (int i = static_cast<int>(threadIdx.x); i < f_.s.stored * vectors; i += threads)
             ptx::copy_async<16>(stored(i / vectors) + i % vectors * each, given(i / vectors) + i % vectors * each);
         ptx::end_copy_group();
+        if (clustered()) ptx::wait_for_copy_groups<0>();
     }
 
     // The barrier of the team, in two halves: what threads of the team wrote before arrive is visible to all after
@@ -71,16 +85,12 @@ class RnnPersistentBlock {
     __device__ __forceinline__ void arrive() {
         ++turn_;
         if (f_.s.blocks == 1) return;
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-        if (f_.s.clustered != 0) return ptx::arrive_in_cluster();
-#endif
+        if (clustered()) return ptx::arrive_in_cluster();
         __syncthreads();
         if (threadIdx.x == 0) ptx::add_arrival(arrivals());
     }
     __device__ __forceinline__ void wait() const {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-        if (f_.s.clustered != 0) return ptx::wait_for_cluster();
-#endif
+        if (clustered()) return ptx::wait_for_cluster();
         if (f_.s.blocks > 1 && threadIdx.x == 0) {
             const uint32_t all = turn_ * static_cast<uint32_t>(f_.s.blocks);
             while (static_cast<int32_t>(ptx::load_arrivals(arrivals()) - all) < 0) {
@@ -89,10 +99,28 @@ class RnnPersistentBlock {
         __syncthreads();
     }
 
-    // Multiplies the rows of R of gather `Which` by `vectors` [rows, H, padded], which all blocks of the team wrote.
+    // Publishes this thread's element of the vectors for the gather after the next send, arrive and wait: where the team is
+    // no cluster, in `vectors` [rows, H, padded].
+    __device__ __forceinline__ void publish(X* vectors, Wide value) const {
+        const int k = first_unit() + unit();
+        if (clustered())
+            vector(row(), turn_ + 1)[k] = Element<X>::narrow(value);
+        else
+            vectors[((first_row_ + row()) * f_.heads + head_) * padded_ + k] = Element<X>::narrow(value);
+    }
+    // Copies what the block's threads published to the other blocks of a cluster. All threads must call it.
+    __device__ __forceinline__ void send() const {
+        if (!clustered()) return;
+        __syncthreads();
+        uint2* const words = reinterpret_cast<uint2*>(vector(copy_.row, turn_ + 1) + first_unit()) + copy_.word;
+        const uint2 value = *words;
+        for (int b = copy_.block; b < f_.s.blocks; b += copy_.side_by_side)
+            if (b != block_) *ptx::pointer_in(words, b) = value;
+    }
+    // Multiplies the rows of R of gather `Which` by the vectors, which all blocks of the team published.
     template <int Which>
     __device__ __forceinline__ void gather(const X* vectors) const {
-        stage(vectors);
+        if (!clustered()) stage(vectors);
         const Gather& g = gathers_[Which];
         if (g.first + g.count <= f_.s.stored)
             multiply<true>(g);
@@ -123,26 +151,30 @@ class RnnPersistentBlock {
     // Returns the sum of all blocks' partial sums for this thread's element, after scatter, arrive and wait. All
     // threads must call it.
     __device__ __forceinline__ Wide scattered() const {
-        const int elements = rows() * f_.s.units, parts = threads / elements;
-        const int part = static_cast<int>(threadIdx.x) / elements, i = static_cast<int>(threadIdx.x) % elements;
-        const int unit = min(first_unit() + i % f_.s.units, padded_ - 1);
-        const Wide* const from = partials(turn_ - 1, 0) + i / f_.s.units * padded_ + unit;
-        const int64_t next = static_cast<int64_t>(rows()) * padded_;
+        const Sum mine = holds_places ? sum_ : sum_of_thread();
         Wide sum = 0;
-        constexpr int window = 8;  // loads that are under way together
-        for (int b = part; part < parts && b < f_.s.blocks; b += window * parts) {
-            Wide loaded[window];
+        if (clustered()) {
+            const Wide* const from = received(turn_ - 1, 0) + mine.element;
+#pragma unroll 4
+            for (int b = mine.part; b < f_.s.blocks; b += f_.s.sum_parts) sum += from[b * elements()];
+        } else {
+            const int block = rows() * padded_, next = f_.s.sum_parts * block;
+            const Wide* from = partials(turn_ - 1, 0) + mine.offset + mine.part * block;
+            constexpr int window = 8;  // loads that are under way together
+            for (int b = mine.part; b < f_.s.blocks; b += window * f_.s.sum_parts, from += window * next) {
+                Wide loaded[window];
 #pragma unroll
-            for (int j = 0; j < window; ++j)
-                loaded[j] = b + j * parts < f_.s.blocks ? __ldcg(from + (b + j * parts) * next) : Wide(0);
+                for (int j = 0; j < window; ++j)
+                    loaded[j] = b + j * f_.s.sum_parts < f_.s.blocks ? __ldcg(from + j * next) : Wide(0);
 #pragma unroll
-            for (int j = 0; j < window; ++j) sum += loaded[j];
+                for (int j = 0; j < window; ++j) sum += loaded[j];
+            }
         }
         sums()[threadIdx.x] = sum;
         __syncthreads();
         Wide total = 0;
-        if (part == 0)
-            for (int p = 0; p < parts; ++p) total += sums()[p * elements + i];
+        if (mine.part == 0)
+            for (int p = 0; p < f_.s.sum_parts; ++p) total += sums()[p * elements() + mine.element];
         return total;
     }
 
@@ -165,6 +197,45 @@ class RnnPersistentBlock {
         return *reinterpret_cast<const Bunch<T, N>*>(from);
     }
 
+    // Whether a thread holds its places in the sums of scatter; f64 has no registers left for them.
+    static constexpr bool holds_places = sizeof(Wide) == 4;
+    // Of which element this thread adds up the parts of every sum_parts-th block, from `part` on. Threads that have none
+    // begin behind the last block.
+    struct Sum {
+        int element, part, offset;  // offset of the element in a block's part of `partials`
+    };
+    __device__ __forceinline__ int elements() const { return rows() * f_.s.units; }
+    __device__ __forceinline__ Sum sum_of_thread() const {
+        const int thread = static_cast<int>(threadIdx.x), element = thread % elements(), part = thread / elements();
+        const int unit = min(first_unit() + element % f_.s.units, padded_ - 1);
+        return {element, part < f_.s.sum_parts ? part : f_.s.blocks, element / f_.s.units * padded_ + unit};
+    }
+    // A thread's tile of the product of scatter: `wide` columns of R from k on, and `deep` rows of the group from n on.
+    struct Across {
+        int k, n;
+    };
+    static constexpr int wide = each < 4 ? each : 4, deep = each == 2 ? 8 : 4;
+    __device__ __forceinline__ int columns() const {
+        return clustered() ? min(padded_, f_.s.blocks * f_.s.units) : padded_;
+    }
+    __device__ __forceinline__ Across across_of(int i) const {
+        const int vectors = columns() / wide;
+        return {i % vectors * wide, i / vectors * deep};
+    }
+    // Which 8 bytes of the block's units this thread sends, and to which blocks: `block`, and then every side_by_side-th.
+    // Threads that have none begin behind the last block.
+    struct Copy {
+        int row, word, block, side_by_side;
+    };
+    __device__ __forceinline__ Copy copy_of_thread() const {
+        const int words = max(f_.s.units * static_cast<int>(sizeof(X)) / 8, 1), all = words * rows();
+        const int thread = static_cast<int>(threadIdx.x), side_by_side = threads / all, word = thread % all % words;
+        const bool has =
+            thread < side_by_side * all && (first_unit() + word * 8 / static_cast<int>(sizeof(X))) < padded_;
+        return {thread % all / words, word, has ? thread / all : f_.s.blocks, side_by_side};
+    }
+
+    __device__ __forceinline__ bool clustered() const { return f_.s.clustered != 0; }
     __device__ __forceinline__ int first_unit() const { return block_ * f_.s.units; }
     __device__ __forceinline__ uint32_t* arrivals() const { return f_.arrivals + team_ * rnn_persistent_line; }
     __device__ __forceinline__ X* stored(int m) const { return reinterpret_cast<X*>(shared_) + m * stride_; }
@@ -174,14 +245,20 @@ class RnnPersistentBlock {
                ((static_cast<int64_t>(head_) * f_.gates + gate) * padded_ + unit) * padded_;
     }
     __device__ __forceinline__ const X* row_of(int m) const { return m < f_.s.stored ? stored(m) : given(m); }
-    __device__ __forceinline__ X* vector(int n) const {
-        return reinterpret_cast<X*>(shared_ + f_.s.vectors_at) + n * stride_;
+    __device__ __forceinline__ X* vector(int n, uint32_t turn) const {
+        const int set = clustered() ? static_cast<int>(turn & 1) * rows() : 0;
+        return reinterpret_cast<X*>(shared_ + f_.s.vectors_at) + (set + n) * stride_;
     }
     __device__ __forceinline__ Wide* own() const { return reinterpret_cast<Wide*>(shared_ + f_.s.vectors_at); }
     __device__ __forceinline__ Wide* sums() const { return reinterpret_cast<Wide*>(shared_ + f_.s.sums_at); }
     __device__ __forceinline__ Wide* partials(uint32_t turn, int block) const {
         const int64_t part = static_cast<int64_t>(rows()) * padded_;
         return static_cast<Wide*>(f_.partials) + ((team_ * 2 + (turn & 1)) * f_.s.blocks + block) * part;
+    }
+    // The parts [rows, units] that block `block` of the cluster stores for this one.
+    __device__ __forceinline__ Wide* received(uint32_t turn, int block) const {
+        return reinterpret_cast<Wide*>(shared_ + f_.s.partials_at) +
+               (static_cast<int>(turn & 1) * f_.s.blocks + block) * rows() * f_.s.units;
     }
 
     // Copies vectors to shared memory. For rows past the last one, the last one is copied again; their results are not
@@ -192,7 +269,7 @@ class RnnPersistentBlock {
         for (int n = warp / share; n < rows(); n += warps / share) {
             const int64_t row = min(first_row_ + n, f_.p.rows - 1);
             const X* const from = vectors + (row * f_.heads + head_) * padded_;
-            X* const to = vector(n);
+            X* const to = vector(n, turn_);
             for (int k = first; k < padded_; k += share * 32 * each) ptx::copy_async<16>(to + k, from + k);
         }
         ptx::end_copy_group();
@@ -216,7 +293,7 @@ class RnnPersistentBlock {
                     const int m = g.first + min(tile.m + at, g.count - 1);
                     return Stored ? stored(m) : row_of(m);
                 },
-                [&](int at) { return vector(tile.n + at); }, load,
+                [&](int at) { return vector(tile.n + at, turn_); }, load,
                 [&](int at, int column, Wide sum) { to[(tile.n + column) * g.across * 16 + tile.m + at] = sum; });
         }
     }
@@ -232,13 +309,12 @@ class RnnPersistentBlock {
         g.mine = tile_of(g, static_cast<int>(threadIdx.x) / 32);
         return g;
     }
-    // The product of scatter. A thread computes `wide` k of `deep` rows of the group.
+    // The product of scatter.
     __device__ __forceinline__ void multiply_across(int first, int end) const {
-        constexpr int wide = each < 4 ? each : 4, deep = each == 2 ? 8 : 4;
-        const int vectors = padded_ / wide, all = rows();
-        Wide* const to = partials(turn_, block_);
-        for (int i = static_cast<int>(threadIdx.x); i < vectors * all / deep; i += threads) {
-            const int k = i % vectors * wide, n = i / vectors * deep;
+        const int all = rows(), count = columns() / wide * all / deep;
+        Across a = holds_places ? across_ : across_of(static_cast<int>(threadIdx.x));
+        for (int i = static_cast<int>(threadIdx.x); i < count; i += threads, a = across_of(i)) {
+            const int k = a.k, n = a.n;
             Bunch<Wide, wide> sum[deep] = {};
             const auto add = [&](const X* row, int m) {
                 const auto r = load_bunch<wide>(row + k);
@@ -254,18 +330,28 @@ class RnnPersistentBlock {
             for (int m = first; m < here; ++m) add(stored(m), m);
 #pragma unroll 2
             for (int m = max(first, here); m < end; ++m) add(given(m), m);
+            const auto store = [&](Wide* to, int next) {
 #pragma unroll
-            for (int j = 0; j < deep; ++j)
-                *reinterpret_cast<Bunch<Wide, wide>*>(to + static_cast<int64_t>(n + j) * padded_ + k) = sum[j];
+                for (int j = 0; j < deep; ++j) *reinterpret_cast<Bunch<Wide, wide>*>(to + j * next) = sum[j];
+            };
+            if (clustered()) {
+                const int owner = k / f_.s.units;  // units of a block of a cluster are a multiple of `wide`
+                store(ptx::pointer_in(received(turn_, block_), owner) + (n - owner) * f_.s.units + k, f_.s.units);
+            } else {
+                store(partials(turn_, block_) + n * padded_ + k, padded_);
+            }
         }
     }
 
     const RnnPersistentParams& f_;
     unsigned char* shared_;
-    int padded_, stride_, team_, block_, head_ = -1;
+    int padded_, stride_, team_, block_, row_, unit_, head_ = -1;
     int64_t first_row_ = 0;
     uint32_t turn_ = 0;  // how often this block has arrived
     Gather gathers_[2];
+    Copy copy_;
+    Sum sum_;
+    Across across_;
 };
 
 }  // namespace flashscan::cuda

@@ -9,11 +9,11 @@
 // Ownership  A team owns a job, a head and some rows, from its first step to its last, then its next job. A block owns
 //            some units of the head and the rows of R of their gates, which stay in shared memory as far as they fit.
 //            A block has 512 threads; a thread has an element (row, unit).
-// Bytes      INPUT, OUTPUT and RESERVE are moved once. Forward, h goes through L2 to all blocks of the team; backward,
-//            the gradients of a block's units times its rows of R go through L2 to the blocks of the others. Rows of R
-//            that do not fit are read through L2 every step.
-// Sync       The team has one barrier in each step: a counter in L2 (0.8 to 0.9 us on an H200) or, where the team is a
-//            cluster, the cluster's barrier. Cells that reset before the product have two.
+// Bytes      INPUT, OUTPUT and RESERVE are moved once. Forward, h goes to all blocks of the team; backward, the gradients
+//            of a block's units times its rows of R go to the blocks of the others: through L2 or, where the team is a
+//            cluster, from shared memory to shared memory. Rows of R that do not fit are read through L2 every step.
+// Sync       The team has one barrier in each step: a counter in L2 (0.8 to 0.9 us on an H200) or the cluster's barrier
+//            (0.2 us). Cells that reset before the product have two.
 // Limits     8 rows of vectors must fit shared memory. All blocks run at once: by a cooperative launch, or in clusters.
 //            It is tried after diagonal/, step/ and fused/, which are faster where they apply: f64, cells that reset
 //            before the product, and heads too large for "fused" come here.
@@ -43,8 +43,9 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
         Wide state[Cell::states] = {};
         if (inside) {
             enter_step(p, e, 0, -1, state);
-            store_narrow<X>(factors(0), e.factor(p), state[0]);
+            block.publish(factors(0), state[0]);
         }
+        block.send();
         block.arrive();
         for (int64_t step = 0; step < p.time; ++step) {
             RnnForwardStep<X, Cell> work;
@@ -54,7 +55,8 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
             Wide product[G] = {};
             if (inside) block.template gathered<0, 0, together>(product);
             if constexpr (Cell::resets_before) {
-                if (inside) store_narrow<X>(p.reset_factors, e.factor(p), work.reset(product[0], state[0]));
+                if (inside) block.publish(static_cast<X*>(p.reset_factors), work.reset(product[0], state[0]));
+                block.send();
                 block.arrive();
                 block.wait();
                 block.template gather<1>(static_cast<const X*>(p.reset_factors));
@@ -63,9 +65,12 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
             if (inside) {
                 work.run([&](int g) { return product[g]; }, state);
                 enter_step(p, e, step + 1, work.owner(), state);
-                store_narrow<X>(factors(step + 1), e.factor(p), state[0]);
+                if (step + 1 < p.time) block.publish(factors(step + 1), state[0]);
             }
-            if (step + 1 < p.time) block.arrive();
+            if (step + 1 < p.time) {
+                block.send();
+                block.arrive();
+            }
             if (inside) work.store(p, e);
         }
     }

@@ -24,7 +24,7 @@ bool place(RnnPersistentShape& s, const RnnProblem& p, Pass pass, int64_t padded
     const int64_t all = p.counts().gates * s.units, stride = rnn_persistent_stride(padded * size);
     int64_t vectors = all * rows * wide, sums = threads * wide;
     if (pass == Pass::forward) {
-        vectors = rows * stride;
+        vectors = (s.clustered != 0 ? 2 : 1) * rows * stride;
         sums = 0;
         // The larger of two gathers: a cell that resets before the product has one for the last gate.
         for (const int64_t count : {resets_before(p) ? all - s.units : all, int64_t{s.units}}) {
@@ -34,12 +34,14 @@ bool place(RnnPersistentShape& s, const RnnProblem& p, Pass pass, int64_t padded
         }
     }
     vectors = round_up(vectors, 128), sums = round_up(sums, 128);
-    const int64_t left = shared_bytes - 1024 - vectors - sums;
+    const int64_t partials = pass == Pass::backward && s.clustered != 0 ? 2 * s.blocks * rows * s.units * wide : 0;
+    const int64_t left = shared_bytes - 1024 - vectors - sums - partials;
     if (left < 0) return false;
     s.stored = static_cast<int32_t>(std::min(all, left / stride));
     s.vectors_at = static_cast<int32_t>(round_up(s.stored * stride, 128));
     s.sums_at = static_cast<int32_t>(s.vectors_at + vectors);
-    s.shared_bytes = static_cast<int32_t>(s.sums_at + sums);
+    s.partials_at = static_cast<int32_t>(s.sums_at + sums);
+    s.shared_bytes = static_cast<int32_t>(s.partials_at + partials);
     return true;
 }
 
@@ -57,10 +59,14 @@ RnnPersistentShape choose_persistent(const RnnProblem& p, Pass pass, int64_t row
         s.tiles = static_cast<int32_t>(ceil_div(tiles, groups));
         s.groups = static_cast<int32_t>(groups);
         s.teams = static_cast<int32_t>(teams);
-        s.clustered = static_cast<int32_t>(clustered);
         s.units = static_cast<int32_t>(ceil_div(p.head_dim, clustered ? most_cluster_blocks : multiprocessors / teams));
+        if (clustered)
+            s.units = static_cast<int32_t>(round_up(s.units, 4));  // what a thread of "scatter" stores together
         s.blocks = static_cast<int32_t>(ceil_div(p.head_dim, s.units));
-        if (int64_t{s.units} * s.tiles * 8 > threads || !place(s, p, pass, padded, shared_bytes)) return;
+        s.clustered = static_cast<int32_t>(clustered && s.blocks > 1);
+        if (int64_t{s.units} * s.tiles * 8 > threads) return;
+        s.sum_parts = threads / (s.units * s.tiles * 8);
+        if (!place(s, p, pass, padded, shared_bytes)) return;
         if (clustered && s.stored < p.counts().gates * s.units) return;  // few blocks read the rest of R slowly
         const double us = persistent_step_us(p, pass, padded, s);
         if (best.blocks > 0 && us >= least) return;
@@ -83,7 +89,7 @@ double persistent_step_us(const RnnProblem& p, Pass pass, int64_t padded, const 
     const double all = static_cast<double>(p.counts().gates * s.units);
     const double waves = static_cast<double>(ceil_div(p.heads * s.groups, s.teams));
     const double exchanges = resets_before(p) ? 2 : 1;
-    const double each = s.clustered != 0 ? 3100 : s.blocks > 1 ? 4250 : 1500;  // cycles of an exchange
+    const double each = s.clustered != 0 ? 2750 : s.blocks > 1 ? 4300 : 1500;  // cycles of an exchange
     double cycles = 600 + exchanges * each;
     // The divisors are multiply-adds, and bytes through L2, that a block does in a cycle. Backward reads more slowly,
     // as other blocks have just written what it reads.
