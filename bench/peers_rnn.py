@@ -352,7 +352,7 @@ def run_case(case, library, timer, options, row, save):
     keep("flashscan", ours.time(timer))
     peers = {}
     if case.dim == 1:
-        for kernel in ("diagonal", "newton") if options.device == "cuda" else ():
+        for kernel in ("diagonal", "diagonal_newton") if options.device == "cuda" else ():
             keep(f"flashscan, {kernel}", Flashscan(library, data, options.device, 0, kernel).time(timer))
         peers["torch.compile"] = lambda: compiled_loops(data, ours, timer, keep)
     if LAYERS[case.cell][0] is not None and case.heads == 1:

@@ -92,8 +92,12 @@ constexpr auto linear = []<size_t... i>(std::index_sequence<i...>) {
 (std::make_index_sequence<std::size(linear_candidates)>());
 
 constexpr RnnCandidate rnn[] = {
-    {"newton", make_rnn_newton}, {"diagonal", make_rnn_diagonal},     {"step", make_rnn_step},
-    {"fused", make_rnn_fused},   {"persistent", make_rnn_persistent}, {"alternating", make_rnn_alternating},
+    {"diagonal_newton", make_rnn_diagonal_newton},
+    {"diagonal", make_rnn_diagonal},
+    {"decode", make_rnn_decode},
+    {"fused", make_rnn_fused},
+    {"persistent", make_rnn_persistent},
+    {"alternating", make_rnn_alternating},
 };
 
 constexpr OperatorCandidate operators[] = {

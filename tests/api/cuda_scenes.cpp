@@ -112,13 +112,13 @@ CudaScene scene_over_ranks(const Problem& problem, int32_t carries, Make make) {
 std::vector<CudaScene> cuda_scenes() {
     std::vector<CudaScene> list;
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
-             {"steps", "linear bf16 BTC b8 t2 c512 state-in state-out"},
-             {"steps", "linear f32 BTC b3 t1 c33 state-in state-out pooled"},
+             {"decode", "linear bf16 BTC b8 t2 c512 state-in state-out"},
+             {"decode", "linear f32 BTC b3 t1 c33 state-in state-out pooled"},
              {"rows", "linear bf16 BCT b2 t300 c64 state-in state-out"},
              {"columns", "linear bf16 BTC b2 t2048 c512"},
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out"},
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out pooled"},
-             {"waves", "linear f32 BTC b1 t4096 c256"},
+             {"few_long_rows", "linear f32 BTC b1 t4096 c256"},
              {"chunked", "linear f32 BTC b1 t2560 c64 sequences7 state-in state-out invariant"},
              {"chunked", "linear f32 BTC b2 t3000 c40 broadcast-b state-in state-out"}})
         list.push_back(scene_of(problem_of(problem), kernel, flashscan_plan_linear));
@@ -131,9 +131,9 @@ std::vector<CudaScene> cuda_scenes() {
     list.push_back(scene_over_ranks(selective_problem_of("selective f32 b2 t300 c70 n4 b-per-step c-per-step"),
                                     FLASHSCAN_CARRIES_WAVEFRONT, flashscan_plan_selective));
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
-             {"newton", "rnn lstm f32 b2 t600 h40 d1 state-in state-out"},
+             {"diagonal_newton", "rnn lstm f32 b2 t600 h40 d1 state-in state-out"},
              {"diagonal", "rnn gru bf16 b4 t30 h40 d1 state-in state-out"},
-             {"step", "rnn lstm fwd bf16 b4 t1 h1 d64 state-in state-out pooled"},
+             {"decode", "rnn lstm fwd bf16 b4 t1 h1 d64 state-in state-out pooled"},
              {"fused", "rnn lstm bf16 b4 t30 h1 d64 state-in state-out"},
              {"persistent", "rnn gru f64 b4 t30 h1 d40 state-in state-out"},
              {"persistent", "rnn lstm f64 b4 t30 h1 d40 state-in state-out pooled"},

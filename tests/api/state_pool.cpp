@@ -192,7 +192,7 @@ TEST(StatePool, ManyStepsOfTheKernelOfFewHaveTheBitsOfDenseStates) {
                              "linear f32 BTC b1 t60 c7 sequences5 state-in state-out reverse"}) {
         const Problem problem = problem_of(line);
         for (const int64_t gap : {0, 4, 5})
-            expect_rows_of_a_pool_on(FLASHSCAN_BACKEND_CUDA, problem, make_data(problem), {0, 1}, gap, "steps");
+            expect_rows_of_a_pool_on(FLASHSCAN_BACKEND_CUDA, problem, make_data(problem), {0, 1}, gap, "decode");
     }
 }
 

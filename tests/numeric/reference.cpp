@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Linear, testing::ValuesIn(cases_on(planner_targ
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Chunks, Linear, testing::ValuesIn(cases_on(kernel_targets(), pairs(Size::chunks))),
                          support::name_of_case);
-INSTANTIATE_TEST_SUITE_P(Steps, Linear, testing::ValuesIn(cases_on(cuda_targets("steps"), pairs(Size::few))),
+INSTANTIATE_TEST_SUITE_P(Steps, Linear, testing::ValuesIn(cases_on(cuda_targets("decode"), pairs(Size::few))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Rows, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), pairs(Size::pitched))),
                          support::name_of_case);
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Ragged, Linear, testing::ValuesIn(cases_on(cuda_targets
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Groups, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), chunk_groups())),
                          support::name_of_case);
-INSTANTIATE_TEST_SUITE_P(Waves, Linear, testing::ValuesIn(cases_on(cuda_targets("waves"), pairs(Size::waves))),
+INSTANTIATE_TEST_SUITE_P(Waves, Linear, testing::ValuesIn(cases_on(cuda_targets("few_long_rows"), pairs(Size::waves))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Heavy, Linear, testing::ValuesIn(cases_on(planners_and_kernels(), extremes())),
                          support::name_of_case);

@@ -152,7 +152,7 @@ TEST(RnnNewton, IsTakenForBackwardAlone) {
         return plan ? plan.describe() : plan.message();
     };
     const std::string text = described("rnn bwd lstm f32 b1 t300 h20 d1");
-    EXPECT_NE(text.find("kernel newton: forward step by step"), std::string::npos) << text;
+    EXPECT_NE(text.find("kernel diagonal_newton: forward step by step"), std::string::npos) << text;
     EXPECT_NE(text.find("backward 4 segments"), std::string::npos) << text;
     EXPECT_NE(described("rnn fwd lstm f32 b1 t300 h20 d1").find("kernel diagonal"), std::string::npos);
 }
@@ -186,13 +186,13 @@ struct Counted {
 };
 
 TEST(RnnNewton, TellsHowOftenItWalkedAndHowFarOffItIs) {
-    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, "newton"}));
+    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, "diagonal_newton"}));
     for (const char* line : {"rnn gru fwd f32 b3 t600 h40 d1", "rnn lstm fwd bf16 b1 t900 h33 d1 sequences4",
                              "rnn mgu fwd f16 b2 t3000 h70 d1 reverse reset"}) {
         SCOPED_TRACE(line);
         const RnnProblem p = rnn_problem_of(line);
         const RnnData data = make_data(p);
-        const Counted newton(p, data, "newton"), diagonal(p, data, "diagonal");
+        const Counted newton(p, data, "diagonal_newton"), diagonal(p, data, "diagonal");
         for (const int32_t walks : newton.iterations) {
             EXPECT_GE(walks, p.sequences > 0 ? 0 : 2);  // a sequence may have no steps
             EXPECT_LE(walks, p.time);
@@ -201,7 +201,7 @@ TEST(RnnNewton, TellsHowOftenItWalkedAndHowFarOffItIs) {
             EXPECT_GE(off, 0);
             EXPECT_LE(off, p.dtype == FLASHSCAN_DTYPE_F32 ? 0x1p-21 : 0x1p-17);
         }
-        const RnnOutcome plain = run_rnn(p, {FLASHSCAN_BACKEND_CUDA, "newton"}, data, Guard::end, 1);
+        const RnnOutcome plain = run_rnn(p, {FLASHSCAN_BACKEND_CUDA, "diagonal_newton"}, data, Guard::end, 1);
         require(plain);
         EXPECT_TRUE(newton.bits == plain.bits.at(FLASHSCAN_ARG_OUTPUT));
         EXPECT_EQ(diagonal.iterations, std::vector<int32_t>(newton.iterations.size(), 0));
@@ -212,11 +212,11 @@ TEST(RnnNewton, TellsHowOftenItWalkedAndHowFarOffItIs) {
 // The sign of the first state stays for ever, and no start depends on the one before by a slope: each walk settles one
 // segment more, and the answer is the network's all the same.
 TEST(RnnNewton, WalksUntilAllSegmentsAreSettled) {
-    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, "newton"}));
+    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, "diagonal_newton"}));
     const RnnProblem p = rnn_problem_of("rnn elman fwd f32 b2 t640 h40 d1");
     RnnData data = make_data(p);
     std::fill(data.weight.begin(), data.weight.end(), 8.0);
-    const Counted newton(p, data, "newton"), diagonal(p, data, "diagonal");
+    const Counted newton(p, data, "diagonal_newton"), diagonal(p, data, "diagonal");
     for (const int32_t walks : newton.iterations) EXPECT_GE(walks, 8);
     for (const float off : newton.residual) EXPECT_LE(off, 0x1p-21);
     ASSERT_EQ(newton.output.size(), diagonal.output.size());

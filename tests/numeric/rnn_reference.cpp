@@ -232,7 +232,7 @@ std::vector<Target> kernels_apart() {
 std::vector<Target> diagonal_targets() {
     std::vector<Target> targets = kernels_apart();
     std::erase_if(targets, [](const Target& target) {
-        return target.kernel != "diagonal" && target.kernel != "newton" && !target.kernel.empty();
+        return target.kernel != "diagonal" && target.kernel != "diagonal_newton" && !target.kernel.empty();
     });
     return targets;
 }

@@ -247,7 +247,7 @@ std::vector<Target> rnn_targets() {
 }
 
 RnnProblem fitted(RnnProblem p, const Target& target) {
-    if (target.kernel != "diagonal" && target.kernel != "newton") return p;
+    if (target.kernel != "diagonal" && target.kernel != "diagonal_newton") return p;
     p.heads *= p.dim;
     p.dim = 1;
     return p;

@@ -86,7 +86,7 @@ flashscan_options options_of(const RnnProblem& problem, int32_t backend, const s
 std::vector<Target> rnn_kernel_targets();
 std::vector<Target> rnn_targets();
 
-// The problem in heads that the kernel of a target takes: "diagonal" and "newton" take heads of one unit.
+// The problem in heads that the kernel of a target takes: "diagonal" and "diagonal_newton" take heads of one unit.
 RnnProblem fitted(RnnProblem problem, const Target& target);
 
 // In the order of memory, as values that the dtypes represent exactly.

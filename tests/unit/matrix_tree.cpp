@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/matrix/tree.h"
+#include "cuda/matrix/prefix_tree.h"
 
 namespace {
 

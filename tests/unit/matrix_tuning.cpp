@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "cuda/matrix/scan.h"
-#include "cuda/matrix/tree.h"
+#include "cuda/matrix/prefix_tree.h"
+#include "cuda/matrix/small_scan.h"
 #include "cuda/matrix/tuning.h"
 
 namespace {

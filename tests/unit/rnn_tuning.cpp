@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/rnn/decode/tuning.h"
 #include "cuda/rnn/fused/tuning.h"
-#include "cuda/rnn/step/tuning.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of the kernel "chunked" of gated layers: blocks that have a chunk of steps each and pass their carries on
-// (forward.cuh, backward.cuh), or, forward over few steps, a thread for some channels of a row (steps.cuh).
+// (forward.cuh, backward.cuh), or, forward over few steps, a thread for some channels of a row (decode.cuh).
 #include "core/workspace.h"
 #include "cuda/gated/candidates.h"
 #include "cuda/gated/instances/table.h"

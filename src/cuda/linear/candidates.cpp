@@ -88,11 +88,11 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
     return make(problem, options, std::move(variants[0]), std::move(variants[1]), refusal);
 }
 
-// Whether "waves" takes both passes of the problem, and is expected to be faster than groups of "rows".
+// Whether "few_long_rows" takes both passes of the problem, and is expected to be faster than groups of "rows".
 bool waves_take(const LinearProblem& problem, int device) {
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, device);
     for (const Pass pass : {Pass::forward, Pass::backward}) {
-        const auto waves = make_waves_pass(problem, pass, multiprocessors, true);
+        const auto waves = make_few_long_rows_pass(problem, pass, multiprocessors, true);
         if (!waves || !copy_engine_refusal_of(waves->kernel(), device).empty()) return false;
     }
     return true;
@@ -143,12 +143,14 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
         refusal, false);
 }
 
-std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, const Options& options,
-                                                std::string& refusal) {
+std::unique_ptr<LinearKernel> make_linear_few_long_rows(const LinearProblem& problem, const Options& options,
+                                                        std::string& refusal) {
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
     return make_before_chunks(
         problem, options,
-        [&](Pass pass) { return list_of(make_waves_pass(problem, pass, multiprocessors, options.kernel.empty())); },
+        [&](Pass pass) {
+            return list_of(make_few_long_rows_pass(problem, pass, multiprocessors, options.kernel.empty()));
+        },
         "takes few long rows, up to 64 with time innermost, in multiples of 16 bytes of time, or of channels but "
         "for f32 forward, neither packed nor reset, in f32, bf16 or f16 with a gate by value for each element",
         refusal);

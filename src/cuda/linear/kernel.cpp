@@ -6,8 +6,8 @@
 #include <array>
 
 #include "cuda/launch/launch.h"
+#include "cuda/linear/few_long_rows/params.h"
 #include "cuda/linear/tensor_maps.h"
-#include "cuda/linear/waves/params.h"
 
 namespace flashscan::cuda {
 namespace {

@@ -12,8 +12,8 @@
 #include "core/rounding.h"
 #include "core/workspace.h"
 #include "cuda/device/scan/chained_sets.h"
+#include "cuda/linear/instances/few_long_rows_table.h"
 #include "cuda/linear/instances/table.h"
-#include "cuda/linear/instances/waves_table.h"
 #include "cuda/linear/params.h"
 #include "cuda/linear/tuning.h"
 #include "cuda/loader/tensor_map.h"
@@ -132,7 +132,8 @@ std::optional<LinearPass> make_rows_pass(const LinearProblem& problem, Pass pass
 std::optional<LinearPass> make_columns_pass(const LinearProblem& problem, Pass pass, int pack, bool skewed,
                                             bool must_suit);
 
-// For the kernel "waves".
-std::optional<LinearPass> make_waves_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
+// For the kernel "few_long_rows".
+std::optional<LinearPass> make_few_long_rows_pass(const LinearProblem& problem, Pass pass, int multiprocessors,
+                                                  bool must_suit);
 
 }  // namespace flashscan::cuda

@@ -6,14 +6,14 @@
 
 #include "core/rounding.h"
 #include "cuda/device/scan/look_back_tuning.h"
+#include "cuda/linear/few_long_rows/params.h"
 #include "cuda/linear/params.h"
-#include "cuda/linear/waves/params.h"
 
 namespace flashscan::cuda {
 namespace {
 
-// "waves": the most rows with which it is faster, [time_inner], than "chunked" and than groups of "rows" (the latter on
-// an H100); the most teams; and the fewest waves, and chunks of a row, with which it is faster.
+// "few_long_rows": the most rows with which it is faster, [time_inner], than "chunked" and than groups of "rows" (the
+// latter on an H100); the most teams; and the fewest waves, and chunks of a row, with which it is faster.
 constexpr int64_t wave_most_rows[2] = {128, 64};
 constexpr int64_t wave_most_teams = 4;
 constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;

@@ -25,16 +25,17 @@ struct LinearShape : ChainedShape {
 
 using LinearTile = ChainedTile;
 
-// The tile of the kernel "waves": rows and steps of a lane, the most rows of a chunk, warps of a block that walk, and
-// stages of a ring buffer.
+// The tile of the kernel "few_long_rows": rows and steps of a lane, the most rows of a chunk, warps of a block that
+// walk, and stages of a ring buffer.
 struct WaveTile {
     int lane_rows = 1, steps = 0;
     int rows = 1;
     int warps = 0, ring = 0;
 };
 
-// The fields of all algorithms; each uses some. Of those of chained scans "chunked" has constant warps, and of "waves"
-// they are those that walk; only rows, columns and waves have blocks, of others they follow from the rest.
+// The fields of all algorithms; each uses some. Of those of chained scans "chunked" has constant warps, and of
+// "few_long_rows" they are those that walk; only rows, columns and waves have blocks, of others they follow from the
+// rest.
 struct LinearTuning : ChainedTuning {
     LinearAlgorithm algorithm = LinearAlgorithm::chunked;
     int log2_lane_rows = 5;     // lanes side by side in rows; a warp's other lanes are segments of time
@@ -47,8 +48,8 @@ struct LinearTuning : ChainedTuning {
 
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
-// Whether "waves" is expected to be fastest where "rows" without groups of chunks, and "columns", are not. Where it is
-// not either, or does not take the problem, "rows" gathers chunks in groups.
+// Whether "few_long_rows" is expected to be fastest where "rows" without groups of chunks, and "columns", are not.
+// Where it is not either, or does not take the problem, "rows" gathers chunks in groups.
 bool waves_suit(const LinearShape& shape, const LinearTuning& waves);
 
 }  // namespace flashscan::cuda

@@ -12,7 +12,7 @@
 //
 // where y[t] = y[t-1] x[t] or W[t] y[t-1] + x[t], and g[t] is the gradient of y[t]. The rows do not depend on each
 // other, so they are divided among blocks. Time is cut into pieces (chunks), and a piece maps r to r P + U: see
-// walk.cuh.
+// walk_general.cuh.
 #pragma once
 
 #include "core/types.h"
@@ -69,8 +69,8 @@ struct MatrixWalk {
 
     // Results in the type of number that is computed with, unless said otherwise.
     void* products =
-        nullptr;           // P, [chain, piece, d, d]; in a tree the products of tree.h, in a scan what blocks exchange
-    void* sums = nullptr;  // U, [chain, piece, rows, d]
+        nullptr;  // P, [chain, piece, d, d]; in a tree the products of prefix_tree.h, in a scan what blocks exchange
+    void* sums = nullptr;      // U, [chain, piece, rows, d]
     void* finished = nullptr;  // r after the last step, [chain, rows, d]
     void* reduced = nullptr;   // the same, in reduced_dtype
     void* last = nullptr;      // the same, in last_dtype, into the array of r of every step, with strides last_places

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "cuda/matrix/scan.h"
+#include "cuda/matrix/small_scan.h"
 
 namespace flashscan::cuda {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/operator_problem.h"
 #include "core/workspace.h"
 #include "cuda/launch/launch.h"
-#include "cuda/matrix/tree.h"
+#include "cuda/matrix/prefix_tree.h"
 #include "cuda/matrix/tuning.h"
 
 namespace flashscan::cuda {

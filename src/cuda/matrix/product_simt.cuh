@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Tile of walk.cuh: a block's product of its rows with a matrix by multiply-adds, for any dtype.
+// A Tile of walk_general.cuh: a block's product of its rows with a matrix by multiply-adds, for any dtype.
 //
 // Ownership  A block has RowThreads x ColumnThreads threads. A thread has the sums of every RowThreads-th row and, in
 //            words of 16 bytes, of every ColumnThreads-th word of columns.

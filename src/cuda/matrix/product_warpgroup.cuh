@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Tile of walk.cuh: a block's product of its rows with a matrix on tensor cores by warpgroups (wgmma), in f32
+// A Tile of walk_general.cuh: a block's product of its rows with a matrix on tensor cores by warpgroups (wgmma), in f32
 // accuracy like product_tensor.cuh, but twice as fast.
 //
 // It computes the transpose of the product, M^T r^T. The rows are the right operand and are kept in shared memory,

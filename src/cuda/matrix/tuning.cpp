@@ -10,18 +10,19 @@
 #include <utility>
 
 #include "core/rounding.h"
-#include "cuda/matrix/scan.h"
-#include "cuda/matrix/tree.h"
+#include "cuda/matrix/prefix_tree.h"
+#include "cuda/matrix/small_scan.h"
 
 namespace flashscan::cuda {
 namespace {
 
 // Measured on an H200; times are in microseconds.
 constexpr double launch_time = 5;
-constexpr double fixed_time = 0.4;    // the part of a step's time that does not grow with dim
-constexpr double clocks = 1700;       // clocks in a microsecond
-constexpr double scan_products = 13;  // sequential products of a chunk of scan.cuh besides those of a warp's steps
-constexpr double bytes_rate = 4e6;    // bytes that the device reads from L2 in a microsecond
+constexpr double fixed_time = 0.4;  // the part of a step's time that does not grow with dim
+constexpr double clocks = 1700;     // clocks in a microsecond
+constexpr double scan_products =
+    13;                             // sequential products of a chunk of small_scan.cuh besides those of a warp's steps
+constexpr double bytes_rate = 4e6;  // bytes that the device reads from L2 in a microsecond
 
 bool takes(const MatrixKernel& k, int32_t dim, int shared_bytes) {
     return k.dim >= dim && k.shared_bytes <= shared_bytes;
@@ -44,7 +45,7 @@ struct Candidate {
     Candidate(const MatrixKernel& k, const MatrixShape& shape, int shared_bytes)
         : kernel(&k),
           busy(k.rows * static_cast<double>(k.dim) * shape.dim / (k.rate * clocks)),
-          // The time of a step of pipeline.cuh is assumed not to shrink with smaller matrices.
+          // The time of a step of walk_pipelined.cuh is assumed not to shrink with smaller matrices.
           alone(k.plain_only ? k.step : fixed_time + (k.step - fixed_time) * shape.dim / k.dim),
           resident(std::max(1, std::min(shared_bytes / std::max(k.shared_bytes, 1), 2048 / k.threads))),
           walk_tiles(ceil_div(shape.rows, k.rows)),

@@ -5,7 +5,7 @@
 
 #include "cuda/operators/backward_params.h"
 #include "cuda/operators/candidates.h"
-#include "cuda/operators/chained.h"
+#include "cuda/operators/numbers_chained.h"
 #include "cuda/operators/scan.h"
 
 namespace flashscan::cuda {

@@ -16,7 +16,7 @@
 #pragma once
 
 #include "cuda/operators/backward_params.h"
-#include "cuda/operators/numbers.cuh"
+#include "cuda/operators/numbers_general.cuh"
 
 namespace flashscan::cuda {
 

@@ -25,7 +25,7 @@
 
 #include "cuda/device/scan/element_chain.cuh"
 #include "cuda/device/scan/element_slots.cuh"
-#include "cuda/operators/tiny.cuh"
+#include "cuda/operators/tiny_matrices.cuh"
 
 namespace flashscan::cuda {
 

@@ -8,14 +8,15 @@ namespace flashscan::cuda {
 
 // All steps in one launch, segments of time side by side by Newton's iteration, for few long rows. It takes heads of
 // one unit, every cell but sLSTM and every dtype but f64.
-std::unique_ptr<RnnKernel> make_rnn_newton(const RnnProblem& problem, const Options& options, std::string& refusal);
+std::unique_ptr<RnnKernel> make_rnn_diagonal_newton(const RnnProblem& problem, const Options& options,
+                                                    std::string& refusal);
 
 // All steps in one launch, a unit of a row in each lane. It takes every cell and dtype, and heads of one unit.
 std::unique_ptr<RnnKernel> make_rnn_diagonal(const RnnProblem& problem, const Options& options, std::string& refusal);
 
 // One step of up to 16 rows in one launch, as in decoding, with states where they lie. It takes cells with one product
 // a step, and networks whose R fits the shared memory of all blocks.
-std::unique_ptr<RnnKernel> make_rnn_step(const RnnProblem& problem, const Options& options, std::string& refusal);
+std::unique_ptr<RnnKernel> make_rnn_decode(const RnnProblem& problem, const Options& options, std::string& refusal);
 
 // All steps in one launch, with the recurrent weights of a head in registers and shared memory. It takes heads that fit
 // there, any dtype but f64, and devices of compute capability 9.0 and newer.

@@ -7,8 +7,8 @@
 
 #include "core/rnn_problem.h"
 #include "core/workspace.h"
+#include "cuda/rnn/alternating/product.h"
 #include "cuda/rnn/instances/table.h"
-#include "cuda/rnn/product.h"
 
 namespace flashscan::cuda {
 

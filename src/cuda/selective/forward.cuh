@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "resident" of selective scans: blocks walk the steps with the states in registers, without a scan over
-// steps:
+// The kernel "resident" of selective scans: blocks walk the steps with the states resident in registers, without a scan
+// over steps:
 //
 //     d[t] = softplus(DELTA[t] + BIAS)                                   for each channel
 //     h[t] = exp(d[t] A) h[t-1] + d[t] INPUT[t] B[t]                     for each channel and state

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of the kernel "resident" of selective scans: blocks walk the steps of a row with the states in registers
-// (forward.cuh, backward.cuh), or, forward over few steps, some lanes walk those of a channel (steps.cuh).
+// (forward.cuh, backward.cuh), or, forward over few steps, some lanes walk those of a channel (decode.cuh).
 #include <algorithm>
 
 #include "core/workspace.h"
@@ -157,7 +157,7 @@ class Resident final : public SummarisedSelective {
         return segments <= 1 ? steps : round_up(ceil_div(steps, segments), 32);
     }
 
-    // Whether there are so few steps, as in decoding, that steps.cuh is faster than blocks. Only the device knows the
+    // Whether there are so few steps, as in decoding, that decode.cuh is faster than blocks. Only the device knows the
     // lengths of packed sequences; if there are as many sequences as steps, they are taken to have one step each.
     bool is_short(const Options& options) const {
         constexpr int64_t most_steps = 4;
@@ -182,7 +182,7 @@ class Resident final : public SummarisedSelective {
         steps.by_group_channels = divisor_of(static_cast<uint32_t>(int64_t{group_channels_}));
         launch(chosen.kernel, blocks_of(row_groups * params.slices, block), stream, params, steps);
     }
-    // Whether a call whose numbers lie whole is Plain (steps.cuh).
+    // Whether a call whose numbers lie whole is Plain (decode.cuh).
     bool is_plain(const SelectiveParams& params, const StateRows& states) const {
         if (p_.packed() || params.reset != nullptr || !p_.b_per_step || !p_.c_per_step) return false;
         const auto fits = [](int64_t stride) { return stride == static_cast<int32_t>(stride); };

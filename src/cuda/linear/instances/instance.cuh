@@ -2,10 +2,10 @@
 // Fills the table's entry for one pair of data and gate dtype with the kernels of that pair.
 #pragma once
 
-#include "cuda/linear/chunked.cuh"
-#include "cuda/linear/columns.cuh"
+#include "cuda/linear/chunked_general.cuh"
+#include "cuda/linear/columns_channels_innermost.cuh"
 #include "cuda/linear/instances/table.h"
-#include "cuda/linear/rows.cuh"
+#include "cuda/linear/rows_time_innermost.cuh"
 
 namespace flashscan::cuda {
 

@@ -4,7 +4,7 @@
 
 #include "cuda/matrix/instances/instance.cuh"
 #include "cuda/matrix/product_tensor.cuh"
-#include "cuda/matrix/scan.cuh"
+#include "cuda/matrix/small_scan.cuh"
 
 namespace flashscan::cuda {
 

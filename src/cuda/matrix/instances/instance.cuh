@@ -7,7 +7,7 @@
 #include "cuda/matrix/gradient.cuh"
 #include "cuda/matrix/instances/table.h"
 #include "cuda/matrix/product_simt.cuh"
-#include "cuda/matrix/walk.cuh"
+#include "cuda/matrix/walk_general.cuh"
 
 namespace flashscan::cuda {
 

@@ -18,8 +18,8 @@ struct MatrixKernel {
     bool on_tensor_cores = false;
     bool by_warpgroups = false;  // whether it needs compute capability 9.0 exactly
     bool plain_only = false;     // whether it takes only walks like those of `plain`, though with any alignment
-    bool is_tree = false;        // whether it is tree.cuh, not a walk
-    bool is_scan = false;        // whether it is scan.cuh; shared_bytes is then that with one step for each warp
+    bool is_tree = false;        // whether it is prefix_tree.cuh, not a walk
+    bool is_scan = false;        // whether it is small_scan.cuh; shared_bytes is then that with one step for each warp
     double drift = 0;            // the average loss of a sum by rounding towards zero, in units of 2^-24 of the sum
     // On an H200. Walks: microseconds of a step of a block that has a multiprocessor to itself, with matrices of `dim`;
     // and multiply-adds of a full multiprocessor in a clock. For a tree `step` is the time of a level without its

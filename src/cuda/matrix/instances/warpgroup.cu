@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels for f32 numbers that use warpgroups (wgmma), with their times.
 #include "cuda/matrix/instances/instance.cuh"
-#include "cuda/matrix/pipeline.cuh"
+#include "cuda/matrix/prefix_tree.cuh"
 #include "cuda/matrix/product_warpgroup.cuh"
-#include "cuda/matrix/tree.cuh"
+#include "cuda/matrix/walk_pipelined.cuh"
 
 namespace flashscan::cuda {
 

@@ -4,11 +4,11 @@
 
 #include <vector>
 
-#include "cuda/operators/chained.cuh"
-#include "cuda/operators/indexed.cuh"
 #include "cuda/operators/instances/table.h"
 #include "cuda/operators/numbers_backward.cuh"
-#include "cuda/operators/tiny.cuh"
+#include "cuda/operators/numbers_chained.cuh"
+#include "cuda/operators/numbers_with_index.cuh"
+#include "cuda/operators/tiny_matrices.cuh"
 
 namespace flashscan::cuda {
 

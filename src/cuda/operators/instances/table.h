@@ -7,7 +7,7 @@
 
 namespace flashscan::cuda {
 
-// Chained scans of many rows of numbers (chained.cuh), of one layout.
+// Chained scans of many rows of numbers (numbers_chained.cuh), of one layout.
 struct ChainedKernels {
     const void* kernel[2] = {};  // [down], with NumberChainParams and ChainedSets
     int lane_rows = 0, steps = 0;

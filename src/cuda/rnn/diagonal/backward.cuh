@@ -5,8 +5,8 @@
 //     GRAD|R_g = sum of d_raw_g h[t-1],   GRAD|BIAS_g = sum of d_raw_g
 //
 // Gradients are linear in the carry, d_states. Where rows are few and long, time is cut into segments, a warp each: a
-// first launch finds what each does to the carry (Maps), "newton" scans these maps, and a second launch is as without
-// segments, from the carries that come out.
+// first launch finds what each does to the carry (Maps), "diagonal_newton" scans these maps, and a second launch is as
+// without segments, from the carries that come out.
 //
 // Ownership  As forward.cuh. The sums over the steps of a row, or of a segment, stay in registers; a kernel of
 //            edges.cuh adds all of them, in order.

@@ -9,7 +9,7 @@
 // Bound      The latency of a cell in each step (the product, a gate, a tanh or two: about 150 cycles), and with many
 //            rows and units the bytes or the instructions of the cells.
 // Sync       None.
-// Limits     None. Few long rows are taken by newton/, which is tried first.
+// Limits     None. Few long rows are taken by diagonal_newton/, which is tried first.
 #pragma once
 
 #include "cuda/rnn/diagonal/chain.cuh"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/device/ptx/held.cuh"
-#include "cuda/rnn/backward.cuh"
+#include "cuda/rnn/alternating/backward.cuh"
 #include "cuda/rnn/fused/element.cuh"
 #include "cuda/rnn/fused/team_scatter.cuh"
 

@@ -2,9 +2,9 @@
 // Fills the entries of the table for one dtype with the kernels of that dtype.
 #pragma once
 
-#include "cuda/rnn/backward.cuh"
+#include "cuda/rnn/alternating/backward.cuh"
+#include "cuda/rnn/alternating/forward.cuh"
 #include "cuda/rnn/edges.cuh"
-#include "cuda/rnn/forward.cuh"
 #include "cuda/rnn/instances/table.h"
 #include "cuda/rnn/persistent/persistent.cuh"
 #include "math/cells.h"

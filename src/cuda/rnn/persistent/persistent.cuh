@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel "persistent": recurrent networks in one launch for every cell and dtype. A team of blocks (a cluster, or a
-// part of a cooperative grid) runs the steps of rnn/forward.cuh and rnn/backward.cuh with a barrier in place of each
+// part of a cooperative grid) runs the steps of rnn/alternating/forward.cuh and rnn/alternating/backward.cuh with a barrier in place of each
 // launch.
 //
 //     forward     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
@@ -15,12 +15,12 @@
 // Sync       The team has one barrier in each step: a counter in L2 (0.8 to 0.9 us on an H200) or the cluster's barrier
 //            (0.2 us). Cells that reset before the product have two.
 // Limits     8 rows of vectors must fit shared memory. All blocks run at once: by a cooperative launch, or in clusters.
-//            It is tried after diagonal/, step/ and fused/, which are faster where they apply: f64, cells that reset
+//            It is tried after diagonal/, decode/ and fused/, which are faster where they apply: f64, cells that reset
 //            before the product, and heads too large for "fused" come here.
 #pragma once
 
-#include "cuda/rnn/backward.cuh"
-#include "cuda/rnn/forward.cuh"
+#include "cuda/rnn/alternating/backward.cuh"
+#include "cuda/rnn/alternating/forward.cuh"
 #include "cuda/rnn/persistent/block.cuh"
 
 namespace flashscan::cuda {

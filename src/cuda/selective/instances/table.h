@@ -32,7 +32,7 @@ struct SelectiveStepKernel {
         const void* kernel = nullptr;
         int rows = 0;  // rows of a thread
     };
-    Instance any, plain;  // the latter is for Plain calls alone (steps.cuh), and may not be there
+    Instance any, plain;  // the latter is for Plain calls alone (decode.cuh), and may not be there
 };
 SelectiveStepKernel selective_step_kernel(Dtype dtype, Dtype matrix_dtype, int64_t states);
 

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel "chunked": the linear recurrence of any problem as a single-pass parallel scan. Time is cut into chunks,
+// blocks take the chunks side by side, and each finds its carry by looking back at what earlier blocks published.
+//
+//     h[t] = a[t] h[t-1] + x[t]                    forward
+//     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
+//
+// A chunk maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0:
+// (A, X) is the chunk's summary, and summaries compose. Rows are (batch, channel) pairs.
+//
+// Ownership  A block of 8 warps owns a chunk of consecutive steps of some rows; 2^log2_warp_rows warps stand side by
+//            side in rows, the others follow each other in time. A lane holds L steps of V rows in registers.
+// Passes     1. Every lane loads its steps and summarises them; the summaries of lanes, then of warps, are composed in
+//               the order of time into the block's.
+//            2. The block publishes its summary, looks back for its carry (look_back.cuh), and every lane walks its
+//               steps with its own carry and stores them.
+// Bytes      Every element is read once and written once, and a summary of 8 to 32 bytes for each row and chunk.
+// Order      The association is fixed by the problem's shape, and with it every bit. blockIdx.x runs through the rows
+//            first, so that the chunks before a block's have begun long before it.
+// Sequences  With BATCH_INVARIANT each packed sequence is cut into chunks from its own start, so that its bits do not
+//            depend on the sequences before it. Which sequence a block's chunk is of follows from SEQ_OFFSETS by a
+//            binary search (place_of_chunk); some blocks have none.
+// Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
+//            every single-pass scan relies on.
+// Sync       A block's warps synchronise by __syncthreads and named barriers. A value that passes between blocks shows
+//            by its own words whether it has arrived (device/exchange/published_values.cuh): there are no flags and no
+//            fences.
+// Limits     None. Every problem runs; elements that are not aligned are loaded and stored one by one, or with time
+//            innermost in words.
+// Why        All loads of a tile are in flight at once and all of its steps stay in registers, so 16 warps of 8 KB each
+//            meet an H200's bandwidth. Slower there: one warp a row from end to end (a lone warp issues too little);
+//            tiles in shared memory by the bulk copy engine (82 % of the stream); resident blocks that prefetch the
+//            next chunk (87 %). With rows for all multiprocessors columns_channels_innermost.cuh and
+//            rows_time_innermost.cuh are faster. Rows with time innermost pass through shared memory
+//            (device/tile/time_words.cuh): the instructions of an element cost as much as its bytes, so vectors or
+//            words are copied to where lanes find them.
+#pragma once
+
+#include "cuda/device/ptx/launch.cuh"
+#include "cuda/device/ptx/thread_index.cuh"
+#include "cuda/linear/gate_gradient.cuh"
+#include "cuda/linear/look_back.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Ty, Access access, bool Backward>
+struct ChunkedConfig {
+    using Shape = TileShape<typename Ty::X, typename Ty::G, access, Backward, 256>;
+    static constexpr int warps = 8;
+    static constexpr int resident = 2;  // blocks per multiprocessor, for which __launch_bounds__ limits the registers
+    using Buffer = TileBuffer<typename Ty::X, typename Ty::G, Shape>;
+    static constexpr int buffers = warps * Buffer::bytes;
+    using Sum = GateGradientSum<Ty, Shape, warps>;
+    using Chain = LookBack<Ty, warps, Shape::max_rows>;
+};
+
+// A lane holds this part of its block's chunk.
+template <typename Ty, typename Shape>
+struct ChunkedTile {
+    using GateCopies = Copies<typename Ty::G, Shape>;
+    using Data = Copies<typename Ty::X, Shape>;
+    typename Data::Fetched states_in;  // backward: states as they were loaded, arranged into steps only in pass 2
+    Steps<typename Ty::G, Shape> gate;
+    Steps<typename Ty::X, Shape> source;
+    Events<Shape::L> events;
+    bool eventful;                       // whether any lane of the warp has events
+    typename Ty::Map through[Shape::V];  // inclusive scan of the row's summaries over the lanes of the warp
+};
+
+// A thread's place in the problem and in its block, with the phases of the kernel as its functions.
+template <typename Ty, Access access, bool Down, bool Backward>
+struct ChunkedBlock {
+    using Config = ChunkedConfig<Ty, access, Backward>;
+    using Shape = typename Config::Shape;
+    using Buffer = typename Config::Buffer;
+    using Tile = ChunkedTile<Ty, Shape>;
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    using Wide = typename Ty::Wide;
+    using GateWide = typename Ty::GateWide;
+    using Map = typename Ty::Map;
+    using Sum = typename Config::Sum;
+    using Chain = typename Config::Chain;
+    using Walker = Walk<Ty, Shape, Down, Backward>;
+    using Before = StatesBefore<X, Shape, Down>;
+    using Sequences = SequenceStates<Ty, Shape, Backward>;
+    static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
+    // Sequences begin anywhere, so that the kernel of packs of channels has no code for chunks of their own.
+    static constexpr bool may_be_by_sequence = access == Access::channels || access == Access::time;
+    // Whether sums of gate gradients have a loop of their own. In 16 bits one loop for them and for events is faster.
+    static constexpr bool has_sum_loop = sizeof(X) >= 4;
+    // From so many blocks side by side in rows on, a block asks for its carry before it loads its tile.
+    static constexpr uint32_t asking_blocks = 64;
+
+    const LinearParams& p;
+    Chain chain;
+    Place at;
+    int warp_row, warp_time;  // the warp's place in the block, in the order of the walk
+    int64_t group;            // the block's group of rows, counted within the batch entry
+    char* buffer;             // the warp's part of dynamic shared memory
+
+    // How many batch entries a block walks one after another, to sum the gradient of a shared gate over them.
+    static __device__ __forceinline__ int entries(const LinearParams& p) { return Backward ? p.batch_loop : 1; }
+
+    // Each phase of the kernel computes its place anew, so that it occupies no registers in between.
+    static __device__ __forceinline__ ChunkedBlock here(const LinearParams& p, typename Chain::Shared& chain_memory,
+                                                        int entry) {
+        const int thread = ptx::thread_index(), warp = thread / 32;
+        const int warps_in_time = warps >> p.log2_warp_rows;
+        const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
+        const int log2_rows = log2_of<V> + p.log2_lane_rows + p.log2_warp_rows;
+        const uint32_t slot = blockIdx.z * gridDim.y + blockIdx.y;
+        ChunkPlace of{p.begin, 0, slot, static_cast<uint32_t>(p.chunks), 0};
+        if (may_be_by_sequence && p.by_sequence != 0)
+            of = place_of_chunk(p.offsets, log2_of<warps * L> + 5 - p.log2_lane_rows - p.log2_warp_rows, slot,
+                                thread & 31);
+        else
+            of.end = end_of_steps(p.offsets, p.end);
+        const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);
+        const uint32_t row_group = blockIdx.x + static_cast<uint32_t>(entry) * groups_of_batch;
+        const uint32_t batch = p.batches > 1 ? quotient(row_group, p.by_row_groups) : 0;
+        const int64_t group = row_group - batch * groups_of_batch;
+        // A walk against the order of memory (Down) takes the places from the last to the first.
+        const int64_t turn = static_cast<int64_t>(of.chunk) * warps_in_time + warp_time;
+        const int64_t chunks = may_be_by_sequence ? of.chunks : p.chunks;
+        const int64_t place = Down ? chunks * warps_in_time - 1 - turn : turn;
+        const int64_t row0 = (group << log2_rows) + (warp_row << p.log2_lane_rows) * V;
+        const int64_t t0 = of.begin + place * (32 >> p.log2_lane_rows) * L;
+        return {p,
+                {p, chain_memory, of.chunk, of.chunks, of.first, row_group,
+                 gridDim.x * static_cast<uint32_t>(entries(p)), log2_rows, warps_in_time},
+                place_of<Shape>(batch, row0, t0, p.rows, of.end, thread & 31, p.log2_lane_rows),
+                warp_row,
+                warp_time,
+                group,
+                shared_memory() + warp * (Config::buffers / warps)};
+    }
+
+    __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
+    __device__ __forceinline__ Segments<Ty, Shape, Down> segments() const { return {at}; }
+    __device__ __forceinline__ int row_of(int v) const { return (warp_row << at.log2_rows) * V + at.pack * V + v; }
+
+    // Loads the carry into the block's link without waiting for it. With many rows it has mostly been published by the
+    // time a block starts, and this load overlaps those of the tile.
+    __device__ __forceinline__ void ask_for_carry(Words<Wide> (&known)[V]) const {
+        const bool asks = chain.chunks > 1 && chain.chunk > 0 && gridDim.x >= asking_blocks;
+        if (asks) ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
+#pragma unroll
+        for (int v = 0; v < V; ++v) chain.ask_for_link(row_of(v), asks, known[v]);
+    }
+
+    __device__ __forceinline__ void load(Tile& tile) const {
+        typename Tile::GateCopies::Fetched gate_in;
+        typename Tile::Data::Fetched source_in;
+        Tile::GateCopies::fetch(p.gate, at, 0, p.time, buffer + Buffer::gate, gate_in);
+        Tile::Data::fetch(p.source, at, 0, p.time, buffer + Buffer::source, source_in);
+        if constexpr (Buffer::staged) ptx::end_copy_group();
+        constexpr int before = Shape::time_inner ? 0 : Down ? -1 : 1;
+        if (gate_wanted()) Tile::Data::fetch(p.states, at, before, p.time, buffer + Buffer::states, tile.states_in);
+        if constexpr (Buffer::staged) ptx::end_copy_group();
+        tile.events = events_of<Shape, Down, Backward>(p, at);
+        tile.eventful = may_have_events<Shape, Backward>(p) && tile.events.any();
+        if constexpr (Buffer::staged) ptx::wait_for_copy_groups<1>();  // gates and source are there, states need not be
+        Tile::GateCopies::arrange(gate_in, at, buffer + Buffer::gate, tile.gate);
+        Tile::Data::arrange(source_in, at, buffer + Buffer::source, tile.source);
+    }
+
+    // Pass 1: summarises the lane's steps, scans the summaries over the warp's lanes and leaves each warp's total in
+    // shared memory.
+    __device__ __forceinline__ void summarize(Tile& tile, Sequences& sequences) const {
+        const Walker walk{p, at, tile.events, sequences};
+        walk.complete(tile.gate);
+        // The general loop also serves sums of gate gradients, where that of Kind::cuts would do otherwise.
+        if (tile.eventful && (needs_general(p) || Sum::wanted(p))) walk.load_sequences();
+        const auto of_kind = [&](auto kind) {
+            walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
+        };
+        // The scan over lanes is inside the branch, where the compiler knows whether maps can be cut.
+        if (tile.eventful) {
+            with_event_kind(p, of_kind);
+            scan_lanes(tile.through);
+        } else {
+            with_kind<Ty>(p, false, of_kind);
+            scan_lanes(tile.through);
+        }
+    }
+    __device__ __forceinline__ void scan_lanes(Map (&m)[V]) const {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            segments().scan(m[v]);
+            if (segments().is_last())
+                chain.shared.totals[(warp_time << chain.log2_rows) + row_of(v)] = to_record<Ty>(m[v]);
+        }
+    }
+
+    // Finds the carry into the lane's steps: from the edge of the launch or from earlier chunks into the block's chunk,
+    // from there through the earlier warps and lanes.
+    __device__ __forceinline__ void find_carry(const Map (&through)[V], const Words<Wide> (&known)[V],
+                                               Wide (&carry)[V]) const {
+        const Wide* const edge = static_cast<const Wide*>(p.edge_in);
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            carry[v] =
+                edge != nullptr && chain.chunk == 0 && v < at.rows ? edge[at.batch * p.rows + at.row + v] : Wide{};
+        __syncthreads();
+        if (chain.chunks > 1) {
+            ptx::wait_for_launch_before();  // the launch before clears the memory that summaries are published in
+            chain.publish();
+            chain.fold_earlier();
+        }
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if (chain.chunks > 1)
+                carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segments().mine() == 0, known[v], carry[v]);
+            carry[v] = chain.advance(row_of(v), warp_time, segments().mine() == 0, carry[v]);
+            carry[v] = segments().enter(through[v], carry[v]);
+        }
+    }
+
+    // Pass 2: walks the lane's steps from their carry and stores the results.
+    __device__ __forceinline__ void walk(Tile& tile, Sequences& sequences, Wide (&carry)[V], Sum& sums,
+                                         bool first_entry) const {
+        const Walker walk{p, at, tile.events, sequences};
+        if constexpr (Backward) {
+            walk_back(walk, tile, carry, sums, first_entry);
+        } else {
+            const auto of_kind = [&](auto kind) {
+                walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry);
+            };
+            if (tile.eventful)
+                with_event_kind(p, of_kind);
+            else
+                with_kind<Ty>(p, false, of_kind);
+        }
+        if (tile.eventful) walk.store_sequences();
+        if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer + Buffer::source);
+        const bool last_warp = chain.last() && warp_time == chain.warps_in_time - 1;
+        if (p.edge_out == nullptr || !last_warp || !segments().is_last()) return;
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (v < at.rows) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
+    }
+
+    // h one step before the lane's first, in the order of the forward pass. With time innermost the neighbouring lane
+    // holds it, or memory does.
+    __device__ __forceinline__ Wide edge_of(const Steps<X, Shape>& states) const {
+        const Wide held = Before::held_edge(at, states);
+        return Before::is_held(p, at) ? held : Before::load_edge(p, at);
+    }
+
+    __device__ __forceinline__ void walk_back(const Walker& walk, Tile& tile, Wide (&carry)[V], Sum& sums,
+                                              bool first_entry) const {
+        Steps<X, Shape> states{};
+        Wide edge{};
+        if (gate_wanted()) {
+            if constexpr (Buffer::staged) ptx::wait_for_copy_groups<0>();
+            Tile::Data::arrange(tile.states_in, at, buffer + Buffer::states, states);
+            if constexpr (Shape::time_inner) edge = edge_of(states);
+        }
+        const Before before{at, states, edge};
+        Wide first[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
+        const bool summing = gate_wanted() && Sum::wanted(p);
+        if (summing) sums.begin(at);
+        StepWriter<G, Shape, Down> writer{tile.gate};
+        const auto general = [&](auto&& sink) {
+            walk.template backward<Kind::general>(tile.gate, tile.source, carry, first, before, sink);
+        };
+        const auto set = [&](int i, const GateWide(&values)[V]) { writer.set(i, values); };
+        const auto add = [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); };
+        const bool events = tile.eventful && needs_general(p);
+        if (!summing && !events)
+            with_kind<Ty>(p, tile.eventful, [&](auto kind) {
+                walk.template backward<decltype(kind)::value>(tile.gate, tile.source, carry, first, before, set);
+            });
+        else if constexpr (!has_sum_loop)
+            general([&](int i, const GateWide(&values)[V]) { summing ? add(i, values) : set(i, values); });
+        else if (summing)
+            general(add);
+        else
+            general(set);
+        if (gate_wanted() && !summing) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
+    }
+
+    // Writes the gate gradients that were summed over batch entries, time or rows: partial sums, or, where nothing but
+    // batch entries is summed, the complete gradient.
+    __device__ __forceinline__ void write_sums(const Sum& sums) const {
+        if (p.sum_time)
+            return sums.write_time_sums(at, group, chain.first + chain.chunk, warp_row, warp_time, p.log2_warp_rows);
+        if (p.sum_rows) return sums.write_row_sums(at, (group << p.log2_warp_rows) + warp_row);
+        Steps<G, Shape> gate;
+        sums.take(gate);
+        Tile::GateCopies::store(gate, p.grad_gate, at, buffer + Buffer::gate);
+    }
+};
+
+template <typename Ty, Access access, bool Down, bool Backward>
+__global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warps,
+                                  ChunkedConfig<Ty, access, Backward>::resident)
+    linear_chunked(const __grid_constant__ LinearParams p) {
+    using Block = ChunkedBlock<Ty, access, Down, Backward>;
+    using Config = typename Block::Config;
+    __shared__ typename Config::Chain::Shared chain_memory;
+    if (blockIdx.z * gridDim.y + blockIdx.y >= p.chunks) return;
+
+    typename Config::Sum sums{p, reinterpret_cast<typename Ty::GateWide*>(shared_memory() + Config::buffers)};
+    const int entries = Block::entries(p);
+    for (int entry = 0; entry < entries; ++entry) {
+        typename Block::Tile tile;
+        typename Block::Sequences sequences;
+        Words<typename Ty::Wide> known[Block::V];
+        {
+            const Block block = Block::here(p, chain_memory, entry);
+            block.ask_for_carry(known);
+            block.load(tile);
+            if (entry > 0) __syncthreads();  // every warp has read the look-back's shared memory of the entry before
+            block.summarize(tile, sequences);
+        }
+        typename Ty::Wide carry[Block::V];
+        const Block block = Block::here(p, chain_memory, entry);
+        block.find_carry(tile.through, known, carry);
+        block.walk(tile, sequences, carry, sums, entry == 0);
+        if constexpr (Backward)
+            if (entry == entries - 1 && block.gate_wanted() && Block::Sum::wanted(p)) block.write_sums(sums);
+    }
+}
+
+}  // namespace flashscan::cuda

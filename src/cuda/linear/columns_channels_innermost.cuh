@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel "columns": the linear recurrence of many rows, channels innermost, as a chained scan
+// (device/scan/chained_columns.cuh tells ownership, order and synchronisation). A row is a channel of a batch entry; a lane
+// walks the steps of one row, or of a pair of 16-bit rows, down a column of memory. A strip is the rows of a warp.
+//
+//     h[t] = a[t] h[t-1] + x[t]                    forward
+//     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
+//
+// A chunk maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0.
+//
+// Skew       Where pairs of 16-bit rows are not aligned, each tensor in its own way, lanes load the pairs as memory has
+//            them and pass the half that is their neighbour's to it (device/tile/skewed_pairs.cuh). The last lane of a
+//            warp then has no rows of its own, so that a strip is a pair narrower.
+// Bytes      Every element is read once and written once, and a carry for each row and chunk.
+// Limits     Elements are aligned, or pairs of those of up to 4 bytes; pairs of 16-bit data may begin anywhere if
+//            channels are contiguous. Gates are values where steps are reset or packed, or where backward takes states.
+//            Backward takes a gate for each element, or one by value for all steps, whose gradient blocks sum over
+//            their chunk; forward, with rows in pairs, also one for each channel. Packed sequences have no states.
+// Why        No lane needs another's steps, and little is executed beside the steps: an H200 reaches 95 to 98 % of the
+//            stream (a plain kernel that moves the same bytes) where elements have 4 bytes or more; an H100 reaches 94
+//            to 97 in 16 bits. Skewed pairs reach 58 to 71 %, where elements one by one reach 45 to 53. See
+//            bench/results/tried_linear.md for the sizes of tiles, blocks and sets.
+#pragma once
+
+#include "cuda/device/scan/chained_columns.cuh"
+#include "cuda/device/tile/aligned_packs.cuh"
+#include "cuda/device/tile/skewed_pairs.cuh"
+#include "cuda/linear/gate_gradient.cuh"
+#include "cuda/linear/look_back.cuh"
+#include "cuda/linear/walk.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Ty, int Pack, bool Backward>
+struct ColumnsConfig {
+    using Shape = TileShape<typename Ty::X, typename Ty::G, Access::channel_packs, Backward, 256, Pack>;
+    static constexpr int resident = 2;  // blocks per multiprocessor, for which __launch_bounds__ limits the registers
+};
+
+template <typename Ty, int Pack, bool Skewed, bool Down_, bool Backward>
+struct LinearColumnsWork {
+    using Params = LinearParams;
+    using Monoid = LinearMonoid<Ty>;
+    using Shape = typename ColumnsConfig<Ty, Pack, Backward>::Shape;
+    static constexpr bool Down = Down_, skewed = Skewed;
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    using Wide = typename Ty::Wide;
+    using GateWide = typename Ty::GateWide;
+    using Map = typename Ty::Map;
+    template <typename T>
+    using CopiesOf = std::conditional_t<Skewed, SkewedPairs<T, Shape>, AlignedPacks<T, Shape>>;
+    using GateCopies = CopiesOf<G>;
+    using Data = CopiesOf<X>;
+    using Part = typename Data::Part;
+    using Before = StatesBefore<X, Shape, Down>;
+    using Walker = Walk<Ty, Shape, Down, Backward, false>;
+    static constexpr int L = Shape::L, V = Shape::V;
+    static constexpr int shift = Down ? -1 : 1;  // from a step to the one whose state is h before it, backward
+
+    const LinearParams& p;
+    const Place& at;
+    const Part part;
+    Steps<G, Shape> gate;
+    Steps<X, Shape> source, states{};
+    Events<L> events;
+    bool eventful;
+    // Backward: of the gradients of gates that are broadcast over time.
+    TimeSums<GateWide, V, V*(Skewed ? skewed_pair_lanes : 32)> sums;
+
+    __device__ __forceinline__ LinearColumnsWork(const LinearParams& params, const Place& place, char*)
+        : p(params), at(place), part(Part::of(at, p.rows, p.time, L)) {
+        if (part.whole)
+            fetch<true>();
+        else
+            fetch<false>();
+        events = events_of<Shape, Down, Backward>(p, at);
+        eventful = may_have_events<Shape, Backward>(p) && events.any();
+        GateCopies::arrange(p.gate, at, 0, gate);
+        Data::arrange(p.source, at, 0, source);
+        Walker{p, at, events}.complete(gate);
+    }
+    __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
+    __device__ __forceinline__ bool sums_gate() const { return Backward && sums.wanted(p); }
+    template <bool Whole>
+    __device__ __forceinline__ void fetch() {
+        GateCopies::template fetch<Whole>(p.gate, at, part, 0, p.time, gate);
+        Data::template fetch<Whole>(p.source, at, part, 0, p.time, source);
+        if (gate_wanted()) Data::template fetch<Whole>(p.states, at, part, shift, p.time, states);
+    }
+
+    template <typename Then>
+    __device__ __forceinline__ void summarize(Map (&through)[V], Then&& then) const {
+        const Walker walk{p, at, events};
+        with_kind<Ty>(p, eventful, [&](auto kind) {
+            walk.template summarize<decltype(kind)::value>(gate, source, through);
+            then();
+        });
+    }
+    __device__ __forceinline__ Wide enter(int v) const {
+        return p.edge_in == nullptr ? Wide{} : static_cast<const Wide*>(p.edge_in)[at.batch * p.rows + at.row + v];
+    }
+    __device__ __forceinline__ void leave(int v, Wide carry) const {
+        if (p.edge_out != nullptr) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry;
+    }
+
+    __device__ __forceinline__ void walk(Wide (&carry)[V]) {
+        const Walker walk{p, at, events};
+        if constexpr (Backward) {
+            Wide first[V];
+#pragma unroll
+            for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
+            if (gate_wanted()) Data::arrange(p.states, at, shift, states);
+            const auto walk_back = [&](auto kind, auto&& take) {
+                walk.template backward<decltype(kind)::value>(gate, source, carry, first, Before{at, states, {}}, take);
+            };
+            if (sums_gate()) {
+                with_value_kind(eventful, [&](auto kind) {
+                    walk_back(kind, [&](int i, const GateWide(&values)[V]) {
+                        if (i < at.steps) sums.add(values);
+                    });
+                });
+            } else {
+                with_kind<Ty>(p, eventful, [&](auto kind) {
+                    walk_back(kind, [&](int i, const GateWide(&values)[V]) { gate.set(i, values); });
+                });
+                if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part);
+            }
+        } else {
+            with_kind<Ty>(p, eventful,
+                          [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
+        }
+        if (p.result.data != nullptr) Data::store(source, p.result, at, part);
+    }
+    __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
+        if (sums_gate()) sums.write(p, at, chunk, warps);
+    }
+};
+
+template <typename Ty, int Pack, bool Skewed, bool Down, bool Backward>
+__global__ void __launch_bounds__(32 * chained_warps, ColumnsConfig<Ty, Pack, Backward>::resident)
+    linear_columns(const __grid_constant__ LinearParams p, const __grid_constant__ ChainedSets sets) {
+    scan_chained_columns<LinearColumnsWork<Ty, Pack, Skewed, Down, Backward>>(p, sets);
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the chunks of channels_innermost.cuh find the carries that enter them: a scan over the chunks of each wave by
+// specialised warps.
+//
+// The blocks are divided into teams, each of which has strips (here called sequences) of its own. Wave k of a team is
+// the chunks [k n, (k + 1) n) for its n blocks, one chunk for each block. Five warps of each block find carries:
+//
+//   publisher  composes the totals of its block's walking warps into the chunk's summary of each row and sends that to
+//              the row's reducers
+//   reducers   of a team's block r, for row r of the chunks: scan a wave's summaries, in a tree fixed by n, apply them
+//              to the carry that enters the wave, and send every block its carry
+//   receivers  wait for the carries of the block's rows and put them into shared memory
+//
+// So each summary is read once and each carry is written once, by as many warps as chunks have rows. A block has two
+// reducers and two receivers, which take every other wave, because a round trip to memory takes as long as a wave. At
+// the first chunk of a sequence the summary includes the carry that the sequence starts from and is marked as cut, so
+// that nothing passes from one sequence to the next. Blocks exchange tagged values (device/exchange/tagged_values.cuh),
+// whose tag is the number of the wave and whether the summary is cut. The blocks first set all tags to ones, which is
+// no wave's tag, and synchronise over the grid once, while their first loads are under way. A slot is used again
+// `slots` waves later. That is safe: a block that publishes then has walked its chunk of the wave that the slot held,
+// and the carries of that wave were computed after the slot had been read.
+#pragma once
+
+#include <cooperative_groups.h>
+
+#include <utility>
+
+#include "cuda/linear/few_long_rows/channels_innermost_copies.cuh"
+#include "cuda/linear/few_long_rows/time_innermost_carries.cuh"
+
+namespace flashscan::cuda {
+
+// Maps that are never cut, so that shuffles leave the mark out.
+template <typename X>
+struct UncutTypes : Types<X, X> {
+    using typename Types<X, X>::Map;
+    static __device__ __forceinline__ Map shuffle_map(const Map& m, int lane) {
+        return {shuffle(m.a, lane), shuffle(m.x, lane), false};
+    }
+};
+
+// A block shares this memory to find carries, and its warps do so here. Warps walk, a block summarises up to Ahead
+// chunks before it walks one, and a chunk has up to Rows rows.
+template <typename Ty, int Warps, int Ahead, int Rows>
+struct StripCarries {
+    using Map = typename Ty::Map;
+    using Wide = typename Ty::Wide;
+    using Total = Record<Ty>;
+    static constexpr int slots = Ahead + 1;
+    static constexpr int helpers = 5;  // warps that find carries
+    static constexpr int most_of_lane = wave_most_blocks / 32, rows_of_lane = (Rows + 31) / 32;
+
+    struct Slot {
+        uint64_t totals_barrier, published_barrier, carries_barrier;  // mbarriers: what each names is in shared memory
+        Wide carries[Rows];                                           // into the chunk
+    };
+    struct Shared {
+        Slot slots[StripCarries::slots];
+        // [parity of the wave][warps in time][rows]: each warp's own summary, which the publisher then replaces by the
+        // composition of the summaries of the warps before it.
+        Total totals[2][Warps * Rows];
+        uint64_t start_barriers[2];
+        Wide starts[2];  // the carry that a wave of the reducers' row starts from, by the parity of the wave
+    };
+
+    const LinearParams& p;
+    const StripWavesParams& w;
+    Shared& shared;
+    int rows, steps;               // rows and steps of a chunk
+    uint32_t team, index, blocks;  // the block's team, its number in the team, and how many blocks a team has
+
+    static __device__ __forceinline__ StripCarries here(const LinearParams& p, const StripWavesParams& w,
+                                                        Shared& shared, int rows, int steps) {
+        const uint32_t index = blockIdx.x / w.teams;
+        return {p, w, shared, rows, steps, blockIdx.x - index * w.teams, index, gridDim.x / w.teams};
+    }
+
+    static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) & 31; }
+    __device__ __forceinline__ uint32_t waves() const { return (w.chunks + blocks - 1) / blocks; }
+    // How many chunks this block has.
+    __device__ __forceinline__ uint32_t count() const {
+        return w.chunks > index ? (w.chunks - 1 - index) / blocks + 1 : 0;
+    }
+    // The sequence of the block's chunk of a wave; `turn` becomes the chunk's number in the sequence.
+    __device__ __forceinline__ uint32_t sequence_of(uint32_t wave, uint32_t& turn) const {
+        const uint32_t n = wave * blocks + index, sequence = quotient(n, w.by_chunks);
+        turn = n - sequence * static_cast<uint32_t>(p.chunks);
+        return sequence * w.teams + team;
+    }
+    __device__ __forceinline__ uint32_t batch_of(uint32_t sequence, uint32_t& group) const {
+        const uint32_t batch = p.batches > 1 ? quotient(sequence, p.by_row_groups) : 0;
+        group = sequence - batch * static_cast<uint32_t>(p.row_groups);
+        return batch;
+    }
+    // The block's chunk of a wave.
+    template <bool Down>
+    __device__ __forceinline__ StripChunk chunk_of(uint32_t wave) const {
+        StripChunk chunk;
+        uint32_t turn;
+        chunk.batch = batch_of(sequence_of(wave, turn), chunk.group);
+        chunk.t0 = (Down ? p.chunks - 1 - turn : turn) * steps;
+        chunk.steps = static_cast<int>(min(p.time - chunk.t0, int64_t{steps}));
+        chunk.last = turn + 1 == p.chunks;
+        return chunk;
+    }
+    __device__ __forceinline__ Slot& slot(uint32_t wave) const { return shared.slots[wave % slots]; }
+    __device__ __forceinline__ Total* totals_of(uint32_t wave, int warp) const {
+        return shared.totals[wave & 1] + warp * rows;
+    }
+    // Blocks exchange summaries and carries at these places: the summaries of a row lie together, and so do the carries
+    // of a block.
+    __device__ __forceinline__ int64_t record_place(uint32_t wave, int row, uint32_t block) const {
+        return static_cast<int64_t>((team * slots + wave % slots) * static_cast<uint32_t>(rows) + row) * blocks + block;
+    }
+    __device__ __forceinline__ int64_t carry_place(uint32_t wave, uint32_t block, int row) const {
+        return static_cast<int64_t>((team * slots + wave % slots) * blocks + block) * rows + row;
+    }
+
+    __device__ __forceinline__ void make_barriers() const {
+        for (uint32_t i = 0; i < slots; ++i) {
+            ptx::make_barrier(ptx::shared_address(&slot(i).totals_barrier), 32 * Warps);
+            ptx::make_barrier(ptx::shared_address(&slot(i).published_barrier), 32);
+            ptx::make_barrier(ptx::shared_address(&slot(i).carries_barrier), 32);
+        }
+        for (int i = 0; i < 2; ++i) ptx::make_barrier(ptx::shared_address(&shared.start_barriers[i]), 32);
+    }
+    // All threads of all blocks call these two: the first clears the exchanged memory and arrives at the barrier of the
+    // grid; nothing is published before the second, which waits there, returns.
+    using Grid = cooperative_groups::grid_group;
+    __device__ __forceinline__ typename Grid::arrival_token clear_and_arrive() const {
+        const int64_t words =
+            static_cast<int64_t>(slots) * gridDim.x * rows * (Words<Total>::count + Words<Wide>::count);
+        for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words;
+             i += int64_t{gridDim.x} * blockDim.x)
+            static_cast<ptx::TaggedWord*>(p.records)[i] = {~uint64_t{0}, ~uint64_t{0}};
+        return cooperative_groups::this_grid().barrier_arrive();
+    }
+    static __device__ __forceinline__ void meet(typename Grid::arrival_token token) {
+        cooperative_groups::this_grid().barrier_wait(std::move(token));
+    }
+    // `signal` makes what the thread wrote to shared memory visible to the threads that `wait` for the wave.
+    static __device__ __forceinline__ void signal(uint64_t& barrier) { ptx::arrive(ptx::shared_address(&barrier)); }
+    static __device__ __forceinline__ void wait(uint64_t& barrier, uint32_t wave) {
+        ptx::wait_for_phase(ptx::shared_address(&barrier), wave / slots & 1);
+    }
+
+    // The carry that a row's sequence starts from.
+    __device__ __forceinline__ Wide first_of(uint32_t sequence, int row) const {
+        uint32_t group;
+        const int64_t batch = batch_of(sequence, group), place = static_cast<int64_t>(group) * rows + row;
+        if (p.edge_in == nullptr || place >= p.rows) return Wide{};
+        return static_cast<const Wide*>(p.edge_in)[batch * p.rows + place];
+    }
+
+    // Replaces the warps' totals of a row by their exclusive scan and returns the summary of the chunk.
+    __device__ __forceinline__ Map compose_totals(uint32_t wave, int row) const {
+        Total totals[Warps];
+#pragma unroll
+        for (int i = 0; i < Warps; ++i) totals[i] = totals_of(wave, i)[row];
+        Map before = Ty::identity();
+#pragma unroll
+        for (int i = 0; i < Warps; ++i) {
+            totals_of(wave, i)[row] = {before.x, before.a};
+            before = after(before, {totals[i].a, totals[i].x, false}, true);
+        }
+        return before;
+    }
+    // Composes the total of the warps before `warp` with `m`. Walking warps call it once for each chunk, before they
+    // write their totals of chunk k + 2 to the same memory.
+    __device__ __forceinline__ void add_totals_before(uint32_t k, int warp, int row, Map& m) const {
+        const Total before = totals_of(k, warp)[row];
+        m = Ty::compose({before.a, before.x, false}, m);
+    }
+
+    // The publisher: one warp of each block.
+    __device__ __forceinline__ void publish() const {
+        for (uint32_t k = 0; k < count(); ++k) {
+            uint32_t turn;
+            const uint32_t sequence = sequence_of(k, turn);
+            wait(slot(k).totals_barrier, k);
+#pragma unroll 1
+            for (int row = lane(); row < rows; row += 32) {
+                Map m = compose_totals(k, row);
+                if (turn == 0) {
+                    const Wide first = first_of(sequence, row);
+                    slot(k).carries[row] = first;
+                    m = {m.a, Ty::apply(m, first), true};
+                }
+                send_value(p.records, record_place(k, row, index), Total{m.x, m.a}, uint64_t{k} << 1 | m.cut);
+            }
+            signal(slot(k).published_barrier);
+        }
+    }
+
+    // A receiver, for the waves which, which + 2, ...
+    __device__ __forceinline__ void receive(uint32_t which) const {
+        const int mine = (rows - lane() + 31) / 32;
+        for (uint32_t k = which; k < count(); k += 2) {
+            uint32_t turn;
+            sequence_of(k, turn);
+            wait(slot(k).published_barrier, k);
+            Wide* const to = slot(k).carries + lane();
+            await_values<Wide, rows_of_lane, 32>(p.carries, carry_place(k, index, lane()), mine, k,
+                                                 [&](int i, Wide carry, bool) {
+                                                     if (turn > 0) to[32 * i] = carry;
+                                                 });
+            signal(slot(k).carries_barrier);
+        }
+    }
+
+    // Composes two maps if `late` follows, and returns `late` alone otherwise, without branches.
+    static __device__ __forceinline__ Map after(const Map& early, const Map& late, bool follows) {
+        const bool stops = !follows | late.cut | is_zero(early.x);
+        const Wide x = multiply_add(late.a, early.x, late.x);
+        const auto a = late.a * early.a;
+        return {!follows | late.cut ? late.a : a, stops ? late.x : x,
+                static_cast<bool>(late.cut | follows & early.cut)};
+    }
+    static __device__ __forceinline__ Wide carry_after(const Map& m, Wide carry) {
+        const Wide x = multiply_add(m.a, carry, m.x);
+        return m.cut | is_zero(carry) ? m.x : x;
+    }
+    // Returns the carry that wave k starts from, and gives the other reducer that of wave k + 1, given the wave's
+    // summary `total`.
+    __device__ __forceinline__ Wide pass_start(uint32_t k, const Map& total) const {
+        Wide start{};
+        if (k > 0) {
+            ptx::wait_for_phase(ptx::shared_address(&shared.start_barriers[k & 1]), (k - 1) / 2 & 1);
+            start = shared.starts[k & 1];
+        }
+        if (lane() == 0) shared.starts[k + 1 & 1] = carry_after(total, start);
+        signal(shared.start_barriers[k + 1 & 1]);
+        return start;
+    }
+
+    // A reducer, for the waves which, which + 2, ... of a row; a lane composes Part neighbouring chunks of a wave.
+    template <int Part>
+    __device__ __forceinline__ void reduce(int row, uint32_t which) const {
+        const int first = Part * lane();
+        for (uint32_t k = which; k < waves(); k += 2) {
+            const int mine = static_cast<int>(min(blocks, w.chunks - k * blocks)) - first;
+            Map maps[Part], through = Ty::identity();
+#pragma unroll
+            for (int i = 0; i < Part; ++i) maps[i] = Ty::identity();
+            await_values<Total, Part>(p.records, record_place(k, row, static_cast<uint32_t>(first)), mine, k,
+                                      [&](int i, const Total& r, bool cut) {
+                                          maps[i] = {r.a, r.x, cut};
+                                      });
+#pragma unroll
+            for (int i = 0; i < Part; ++i) through = after(through, maps[i], true);
+#pragma unroll
+            for (int distance = 1; distance < 32; distance *= 2)
+                through = after(Ty::shuffle_map(through, lane() - distance & 31), through, lane() >= distance);
+            const Map before = Ty::shuffle_map(through, lane() - 1 & 31);
+            const Wide start = pass_start(k, Ty::shuffle_map(through, 31));
+            const Wide entered = carry_after(before, start);
+            Wide carry = lane() > 0 ? entered : start;
+#pragma unroll
+            for (int i = 0; i < Part; ++i) {
+                if (i < mine)
+                    send_value(p.carries, carry_place(k, static_cast<uint32_t>(first + i), row), carry,
+                               uint64_t{k} << 1);
+                carry = carry_after(maps[i], carry);
+            }
+        }
+    }
+
+    // A warp that finds carries runs this; `helper` is its number among these warps.
+    __device__ __forceinline__ void find(int helper) const {
+        if (helper == 0) return publish();
+        if (helper < 3) return receive(static_cast<uint32_t>(helper - 1));
+        if (index >= static_cast<uint32_t>(rows)) return;
+        const auto run = [&](auto part) {
+            reduce<decltype(part)::value>(static_cast<int>(index), static_cast<uint32_t>(helper - 3));
+        };
+        if (blocks <= 64)
+            run(std::integral_constant<int, 2>{});
+        else if (blocks <= 96)
+            run(std::integral_constant<int, 3>{});
+        else
+            run(std::integral_constant<int, most_of_lane>{});
+    }
+};
+
+}  // namespace flashscan::cuda

@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-// Compiles the kernels "waves" of the linear recurrence for bf16.
-#include "cuda/linear/instances/waves_instance.cuh"
-
-namespace flashscan::cuda {
-
-WaveKernels waves_bf16() { return make_wave_kernels<__nv_bfloat16>(Dtype::bf16); }
-
-}  // namespace flashscan::cuda

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel "rows": the linear recurrence with time innermost as a chained scan (device/scan/chained_rows.cuh tells
+// ownership, order and synchronisation). It takes many rows, and few long ones but for those of the kernel "few_long_rows".
+//
+//     h[t] = a[t] h[t-1] + x[t]                    forward
+//     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
+//
+// A chunk maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0.
+//
+// Bytes      Every element is read once and written once. Many rows have a carry for each chunk and row; few rows have
+//            a summary for each chunk, and a carry for each group of chunks.
+// Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Gates are values
+//            where steps are reset or packed. Backward takes a gate for each element, or, where tensors are aligned,
+//            one by value for all steps, whose gradient blocks sum over their chunk; forward takes one for several rows
+//            too, or for a whole row. Packed sequences have no states.
+// Why        Nothing is waited for and little is executed beside the steps: an H200 reaches 93 to 98 % of the stream,
+//            80 to 94 % where rows begin or end within vectors. chunked_general.cuh, which folds summaries and does
+//            more besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, resident blocks, and
+//            other orders.
+// Few rows   Blocks wait for the chunks of their group, with their steps in registers: an H100 reaches 73 to 87 % of
+//            the stream with 16 rows and 85 to 91 % with 128, 65 to 73 % with one. Waves, whose blocks load their next
+//            chunks meanwhile, reach 73 to 84 % with one row. Tiles that are brought into L2 ahead, as those of numbers
+//            are, gain nothing here.
+#pragma once
+
+#include "cuda/device/scan/chained_rows.cuh"
+#include "cuda/device/tile/skewed_vectors.cuh"
+#include "cuda/linear/gate_gradient.cuh"
+#include "cuda/linear/look_back.cuh"
+#include "cuda/linear/walk.cuh"
+
+namespace flashscan::cuda {
+
+// The lane's tile; `skew` is the most steps that a row's first vector may hold before the row begins.
+template <typename Ty, bool Backward>
+struct RowsShape : TileShape<typename Ty::X, typename Ty::G, Access::time_vectors, Backward, 256> {
+    static constexpr int skew = 16 / static_cast<int>(sizeof(typename Ty::X)) - 1;
+};
+
+template <typename Ty, bool Down_, bool Backward>
+struct LinearRowsWork {
+    using Params = LinearParams;
+    using Monoid = LinearMonoid<Ty>;
+    using Shape = RowsShape<Ty, Backward>;
+    static constexpr bool Down = Down_;
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    using Wide = typename Ty::Wide;
+    using GateWide = typename Ty::GateWide;
+    using Map = typename Ty::Map;
+    using GateCopies = SkewedVectors<G, Shape>;
+    using Data = SkewedVectors<X, Shape>;
+    using Part = typename Data::Part;
+    using Before = StatesBefore<X, Shape, Down>;
+    using Walker = Walk<Ty, Shape, Down, Backward, false>;
+    static constexpr int buffer_bytes = TileBuffer<X, G, Shape>::bytes;
+
+    const LinearParams& p;
+    const Place& at;
+    char* buffer;
+    const Part part;
+    typename Data::Fetched states_in;  // backward: states as they were loaded, arranged into steps only in the walk
+    Wide edge{};
+    Events<Shape::L> events;
+    bool eventful;
+    Steps<G, Shape> gate;
+    Steps<X, Shape> source;
+    TimeSums<GateWide, 1, 1> sums;  // backward, of the gradients of gates that are broadcast over time
+
+    // Every tensor with a time axis has the same number.
+    static __device__ __forceinline__ int skew_of(const LinearParams& p, uint32_t batch, uint32_t row) {
+        const View& view = p.source;
+        const uint32_t address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(view.data)) +
+                                 batch * static_cast<uint32_t>(view.batch) + row * static_cast<uint32_t>(view.row);
+        return Shape::skew == 0 ? 0 : static_cast<int>(address % 16 / sizeof(X));
+    }
+
+    __device__ __forceinline__ LinearRowsWork(const LinearParams& params, const Place& place, char* memory)
+        : p(params), at(place), buffer(memory), part(Part::of(at)) {
+        typename GateCopies::Fetched gate_in;
+        typename Data::Fetched source_in;
+        if (part.whole())
+            fetch<true>(gate_in, source_in);
+        else
+            fetch<false>(gate_in, source_in);
+        if (gate_wanted() && !Before::is_held(p, at)) edge = Before::load_edge(p, at);
+        events = events_of<Shape, Down, Backward>(p, at);
+        eventful = may_have_events<Shape, Backward>(p) && events.any();
+        GateCopies::arrange(gate_in, at, part, buffer, gate);
+        Data::arrange(source_in, at, part, buffer, source);
+    }
+    __device__ __forceinline__ bool writes() const { return p.result.data != nullptr || gate_wanted(); }
+    __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
+    __device__ __forceinline__ bool sums_gate() const { return Backward && sums.wanted(p); }
+    template <bool Whole>
+    __device__ __forceinline__ void fetch(typename GateCopies::Fetched& gate_in, typename Data::Fetched& source_in) {
+        Data::template fetch<Whole>(p.source, at, part, Wide{}, source_in);
+        const GateWide open = open_gate<GateWide>(p.gate_form);
+        if (p.gate.time == 0)
+            GateCopies::fetch_constant(p.gate, at, part, open, gate_in);
+        else
+            GateCopies::template fetch<Whole>(p.gate, at, part, open, gate_in);
+        if (gate_wanted()) Data::template fetch<Whole>(p.states, at, part, Wide{}, states_in);
+    }
+
+    template <typename Then>
+    __device__ __forceinline__ void summarize(Map (&through)[1], Then&& then) const {
+        const Walker walk{p, at, events};
+        with_kind<Ty>(p, eventful, [&](auto kind) {
+            walk.template summarize<decltype(kind)::value>(gate, source, through);
+            then();  // inside the branch, where the compiler knows whether maps can be cut
+        });
+    }
+    __device__ __forceinline__ Wide enter(int) const {
+        return p.edge_in == nullptr ? Wide{} : static_cast<const Wide*>(p.edge_in)[at.batch * p.rows + at.row];
+    }
+    __device__ __forceinline__ void leave(int, Wide carry) const {
+        if (p.edge_out != nullptr) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row] = carry;
+    }
+
+    __device__ __forceinline__ void walk(Wide (&carry)[1]) {
+        const Walker walk{p, at, events};
+        if constexpr (Backward) {
+            Steps<X, Shape> states{};
+            if (gate_wanted()) {
+                Data::arrange(states_in, at, part, buffer, states);
+                const Wide held = Before::held_edge(at, states);
+                if (Before::is_held(p, at)) edge = held;
+            }
+            const Wide first[1] = {};
+            const auto walk_back = [&](auto kind, auto&& take) {
+                walk.template backward<decltype(kind)::value>(gate, source, carry, first, Before{at, states, edge},
+                                                              take);
+            };
+            if (sums_gate()) {
+                with_value_kind(eventful, [&](auto kind) {
+                    walk_back(kind, [&](int i, const GateWide(&values)[1]) {
+                        if (walk.exists(i)) sums.add(values);
+                    });
+                });
+            } else {
+                StepWriter<G, Shape, Down> writer{gate};
+                with_kind<Ty>(p, eventful, [&](auto kind) {
+                    walk_back(kind, [&](int i, const GateWide(&values)[1]) { writer.set(i, values); });
+                });
+                if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part, buffer);
+            }
+        } else {
+            with_kind<Ty>(p, eventful,
+                          [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
+        }
+        if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
+    }
+    __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
+        if (sums_gate()) sums.write(p, at, chunk, warps);
+    }
+};
+
+template <typename Ty, bool Backward>
+struct RowsConfig {
+    using Shape = RowsShape<Ty, Backward>;
+    static constexpr int resident = 2;  // blocks per multiprocessor, for which __launch_bounds__ limits the registers
+};
+
+template <typename Ty, bool Down, bool Backward>
+__global__ void __launch_bounds__(32 * chained_warps, RowsConfig<Ty, Backward>::resident)
+    linear_rows(const __grid_constant__ LinearParams p, const __grid_constant__ ChainedSets sets) {
+    scan_chained_rows<LinearRowsWork<Ty, Down, Backward>>(p, sets);
+}
+
+}  // namespace flashscan::cuda

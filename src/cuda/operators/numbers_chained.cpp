@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/operators/numbers_chained.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "cuda/launch/launch.h"
+#include "cuda/runtime.h"
+
+namespace flashscan::cuda {
+namespace {
+
+constexpr int64_t sector_bytes = 32;
+
+}  // namespace
+
+std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, bool backward, const Options& options,
+                                                   Workspace& workspace) {
+    const ElementKernels* kernels = number_kernels(p.dtype, p.kind, 1);
+    // The number of rows decides how steps are cut into chunks, so results would depend on the batch.
+    if (kernels == nullptr || options.batch_invariant || p.packed() || p.empty()) return std::nullopt;
+    ChainedNumbers c;
+    const OperatorProblem::Steps steps = p.steps();
+    c.time_inner_ = p.layout == Layout::bct || steps.time == 1;
+    c.down_ = (p.direction == Direction::reverse) != backward;
+    c.kernels_ = &kernels->chained[c.time_inner_];
+    const int64_t batches = c.time_inner_ ? Extent(1) : p.batch,
+                  rows = c.time_inner_ ? p.batch * p.channels : p.channels;
+    const int lane_rows = c.kernels_->lane_rows;
+    if (c.kernel() == nullptr || batches * rows > std::numeric_limits<int32_t>::max()) return std::nullopt;
+    if (!c.time_inner_ && (rows % lane_rows != 0 || steps.time % lane_rows != 0)) return std::nullopt;
+
+    const ChainedShape shape{batches,         rows, p.time, steps.time * size_of(p.dtype) % sector_bytes != 0, 0,
+                             c.kernels_->skew};
+    const ChainedTile tile{lane_rows, c.kernels_->steps, chained_warps};
+    c.tuning_ = c.time_inner_ ? tune_chained_rows(shape, tile) : tune_chained_columns(shape, tile);
+    const bool suits =
+        c.time_inner_ ? chained_rows_suit(shape, c.tuning_) : chained_columns_suit(shape, tile, c.tuning_, true);
+    const bool grouped =
+        !suits && (c.time_inner_ ? chained_groups_suit(c.tuning_)
+                                 : chained_column_groups_suit(shape, tile, c.tuning_, c.kernels_->carry_bytes));
+    if ((!suits && !grouped) || c.tuning_.blocks > std::numeric_limits<int32_t>::max()) return std::nullopt;
+
+    c.element_bytes_ = size_of(p.dtype);
+    NumberChainParams& params = c.params_;
+    params.batches = batches;
+    params.rows = rows;
+    params.time = p.time;
+    params.exclusive = p.mode == OperatorMode::exclusive;
+    View& view = params.input;
+    view.time = steps.time * c.element_bytes_;
+    view.row = (c.time_inner_ ? p.time : Extent(1)) * c.element_bytes_;
+    view.batch = steps.batch * c.element_bytes_;
+    params.output = view;
+    params.row_groups = c.tuning_.row_groups;
+    params.by_row_groups = divisor_of(static_cast<uint32_t>(params.row_groups));
+    params.chunks = c.tuning_.chunks;
+    params.log2_warp_rows = c.tuning_.log2_warp_rows;
+    params.grouped = grouped;
+    // Hardly any block of a reduction waits for another, so it needs no tiles ahead.
+    if (grouped && c.time_inner_ && !p.is_reduction())
+        params.ahead = steps_ahead(c.tuning_, device_attribute(cudaDevAttrMultiProcessorCount, options.device));
+    // A summary is a number, as a carry is.
+    const auto [carries, all] =
+        exchanged_bytes(c.tuning_, c.group_chunks(), Extent(batches) * ceil_div(rows, int64_t{lane_rows}),
+                        c.kernels_->carry_bytes, c.kernels_->carry_bytes);
+    c.carries_bytes_ = static_cast<size_t>(carries);
+    c.exchanged_bytes_ = static_cast<size_t>(all);
+    c.exchanged_ = workspace.book(all);
+    return c;
+}
+
+bool ChainedNumbers::takes(const void* from, const void* to) const {
+    const auto in = reinterpret_cast<uintptr_t>(from), out = to == nullptr ? in : reinterpret_cast<uintptr_t>(to);
+    const auto access = static_cast<uintptr_t>(element_bytes_ * kernels_->lane_rows);
+    if (in % access != 0 || out % access != 0) return false;
+    return !time_inner_ || (in - out) % 16 == 0;
+}
+
+void ChainedNumbers::run(const NumberArrays& arrays, void* scratch, bool overlaps, void* stream) const {
+    NumberChainParams params = params_;
+    params.input.data = static_cast<char*>(const_cast<void*>(arrays.from));
+    params.output.data = static_cast<char*>(arrays.to);
+    params.reduced = arrays.reduced;
+    params.state_in = arrays.state_in;
+    params.state_out = arrays.state_out;
+    LaunchShape shape = blocks_of(tuning_.blocks, 32 * tuning_.warps);
+    shape.shared_bytes = kernels_->warp_bytes * tuning_.warps;
+    if (params.chunks > 1) {
+        char* const exchanged = static_cast<char*>(scratch) + exchanged_;
+        params.carries = exchanged;
+        params.records = exchanged + carries_bytes_;
+        set_all_bits(exchanged, static_cast<int64_t>(exchanged_bytes_ / sizeof(uint64_t)), stream);
+        shape.overlaps = overlaps;
+    }
+    launch(kernel(), shape, stream, params, sets_of(tuning_, params.rows));
+}
+
+std::string ChainedNumbers::describe() const {
+    std::string text = fmt::format("{} groups of rows x {} chunks of {} steps, {} groups a set, {} innermost",
+                                   (time_inner_ ? 1 : params_.batches) * params_.row_groups, tuning_.chunks,
+                                   tuning_.chunk_steps, tuning_.set_groups, time_inner_ ? "time" : "channel");
+    if (params_.grouped != 0) text += fmt::format(", carries by groups of {} chunks", group_chunks());
+    return text;
+}
+
+}  // namespace flashscan::cuda

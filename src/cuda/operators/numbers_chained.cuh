@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of "numbers" that are chained scans, number_rows with time innermost and number_columns with channels
+// innermost (device/scan/chained_rows.cuh and chained_columns.cuh tell ownership, order and synchronisation).
+// launch/chained_tuning.h says which problems they suit; "numbers" runs what they do not take by number_scan of
+// numbers_general.cuh.
+//
+//     y[t] = y[t-1] o x[t]
+//
+// Bytes      Every element is read once and written once. Besides, many rows have a carry for each row and
+//            chunk; few rows have a summary for each row and chunk, and a carry for each group of chunks.
+// Limits     No integers: all their bit patterns are values, and a carry shows by its bits that it has arrived. No
+//            products of complex numbers: (1 + 0i) times infinity is NaN, so that 1 is no identity. No INDEX, no
+//            BATCH_INVARIANT, no packed sequences. Time innermost: a row begins at the same place
+//            within 16 bytes in INPUT and OUTPUT. Channels innermost: elements, or pairs of 16-bit elements, are
+//            aligned.
+// Few rows   Blocks hold their steps in registers while they wait for each other, so that few loads are under way. With
+//            time innermost a warp therefore asks for a tile to be brought into L2: that of the block as many blocks
+//            later as the device has multiprocessors; at twice the distance nothing is gained. An H100 reaches 90 % of
+//            a copy with one row of 2^26 f32, 80 % without that (bench/results/tried_operators.md).
+// Zeros      Steps that do not exist are the operator's identity, so that the sign of a zero may differ from that of
+//            element_scan.cuh, which combines only what exists.
+#pragma once
+
+#include "cuda/device/ptx/bulk_prefetch.cuh"
+#include "cuda/device/scan/chained_columns.cuh"
+#include "cuda/device/tile/aligned_packs.cuh"
+#include "cuda/device/tile/skewed_vectors.cuh"
+#include "cuda/operators/numbers_chained_params.h"
+#include "cuda/operators/numbers_general.cuh"
+
+namespace flashscan::cuda {
+
+template <typename X, typename Operator>
+struct NumberMonoid {
+    using Wide = typename Element<X>::Wide;
+    using Map = Wide;  // what a run of steps combines to
+    using Record = Wide;
+    static __device__ __forceinline__ Wide identity() { return combine::Identity<Operator, Wide>::get(); }
+    static __device__ __forceinline__ Wide start() { return identity(); }
+    static __device__ __forceinline__ Wide compose(Wide early, Wide late) {
+        return combine_numbers<Operator, true>(early, late);
+    }
+    static __device__ __forceinline__ Wide apply(Wide run, Wide carry) { return compose(carry, run); }
+    static __device__ __forceinline__ Wide shuffle_map(Wide run, int lane) { return shuffle(run, lane); }
+    static __device__ __forceinline__ Record to_record(Wide run) { return run; }
+    static __device__ __forceinline__ Wide to_map(Record run) { return run; }
+    static __device__ __forceinline__ bool is_cut(Wide) { return false; }
+};
+
+// The logarithm of the sum of the exponentials of L numbers: their logaddexp by one logarithm. Its absolute error is
+// that of a sum between 1 and L, added up as four partial sums.
+template <int L, typename Wide, typename Get>
+__device__ __forceinline__ Wide log_of_sum(Get&& get) {
+    Wide most = get(0), sum[4] = {};
+#pragma unroll
+    for (int i = 1; i < L; ++i) most = select(get(i) > most, get(i), most);
+#pragma unroll
+    for (int i = 0; i < L; ++i) sum[i % 4] += exp_of(combine::LogAddExp::difference(get(i), most));
+    return most + log1p_of((sum[0] + sum[1]) + (sum[2] + sum[3]) - Wide(1));
+}
+
+// NumberWork is what NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh).
+// A lane's tile has as many steps as that of a linear recurrence forward.
+template <typename X, typename Operator, typename Shape_, bool Down_>
+struct NumberWork {
+    using Params = NumberChainParams;
+    using Monoid = NumberMonoid<X, Operator>;
+    using Shape = Shape_;
+    using Wide = typename Monoid::Wide;
+    static constexpr bool Down = Down_;
+    static constexpr int L = Shape::L, V = Shape::V;
+
+    const NumberChainParams& p;
+    const Place& at;
+    Steps<X, Shape> source;
+
+    __device__ __forceinline__ NumberWork(const NumberChainParams& params, const Place& place) : p(params), at(place) {}
+
+    template <typename Body>
+    static __device__ __forceinline__ void for_steps(Body&& body) {
+#pragma unroll
+        for (int k = 0; k < L; ++k) body(Down ? L - 1 - k : k);
+    }
+    template <typename Then>
+    __device__ __forceinline__ void summarize(Wide (&through)[V], Then&& then) const {
+        if constexpr (std::is_same_v<Operator, combine::LogAddExp>) {
+#pragma unroll
+            for (int v = 0; v < V; ++v) through[v] = log_of_sum<L, Wide>([&](int i) { return source.get(i, v); });
+        } else {
+            for_steps([&](int i) {
+#pragma unroll
+                for (int v = 0; v < V; ++v)
+                    through[v] = i == (Down ? L - 1 : 0)
+                                     ? source.get(i, v)
+                                     : combine_numbers<Operator, false>(through[v], source.get(i, v));
+            });
+        }
+        then();
+    }
+    // Replaces the lane's elements by those of OUTPUT.
+    __device__ __forceinline__ void combine_steps(Wide (&carry)[V]) {
+        const bool exclusive = p.exclusive != 0;
+        for_steps([&](int i) {
+            Wide results[V];
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const Wide next = combine_numbers<Operator, false>(carry[v], source.get(i, v));
+                results[v] = exclusive ? carry[v] : next;
+                carry[v] = next;
+            }
+            source.set(i, results);
+        });
+    }
+    __device__ __forceinline__ bool writes() const { return p.output.data != nullptr; }
+    __device__ __forceinline__ int64_t state(int v) const { return at.batch * p.rows + at.row + v; }
+    __device__ __forceinline__ Wide enter(int v) const {
+        return p.state_in == nullptr ? Monoid::identity() : static_cast<const Wide*>(p.state_in)[state(v)];
+    }
+    __device__ __forceinline__ void leave(int v, Wide carry) const {
+        if (p.state_out != nullptr) static_cast<Wide*>(p.state_out)[state(v)] = carry;
+        if (p.reduced != nullptr) store_number<X>(static_cast<char*>(p.reduced) + state(v) * sizeof(X), carry, false);
+    }
+};
+
+template <typename X>
+struct NumberRowsShape : TileShape<X, X, Access::time_vectors, false, 256> {
+    static constexpr int skew = 16 / static_cast<int>(sizeof(X)) - 1;
+};
+
+template <typename X, typename Operator, bool Down>
+struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
+    using Base = NumberWork<X, Operator, NumberRowsShape<X>, Down>;
+    using typename Base::Monoid, typename Base::Shape, typename Base::Wide;
+    using Data = SkewedVectors<X, Shape>;
+    using Part = typename Data::Part;
+    static constexpr int buffer_bytes = Data::buffer_bytes;
+    using Base::p, Base::at, Base::source;
+
+    char* buffer;
+    const Part part;
+
+    static __device__ __forceinline__ int skew_of(const NumberChainParams& p, uint32_t batch, uint32_t row) {
+        const uint32_t address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(p.input.data)) +
+                                 batch * static_cast<uint32_t>(p.input.batch) +
+                                 row * static_cast<uint32_t>(p.input.row);
+        return Shape::skew == 0 ? 0 : static_cast<int>(address % 16 / sizeof(X));
+    }
+    __device__ __forceinline__ NumberRowsWork(const NumberChainParams& params, const Place& place, char* memory)
+        : Base(params, place), buffer(memory), part(Part::of(at)) {
+        if (p.ahead > 0) prefetch_ahead();
+        typename Data::Fetched fetched;
+        if (part.whole())
+            Data::template fetch<true>(p.input, at, part, Monoid::identity(), fetched);
+        else
+            Data::template fetch<false>(p.input, at, part, Monoid::identity(), fetched);
+        Data::arrange(fetched, at, part, buffer, source);
+    }
+    // Brings the tile of a later block into L2 if it is a whole one of the row.
+    __device__ __forceinline__ void prefetch_ahead() const {
+        constexpr int steps = 32 * Shape::L, size = static_cast<int>(sizeof(X));
+        const int64_t offset = Down ? -p.ahead : p.ahead, t = at.warp_t0 + offset;
+        if (at.lane == 0 && at.warp_rows > 0 && t >= 0 && t + steps <= p.time)
+            ptx::prefetch_bytes(Data::origin(p.input, at) + offset * size, steps * size);
+    }
+    __device__ __forceinline__ void walk(Wide (&carry)[1]) {
+        this->combine_steps(carry);
+        if (!this->writes()) return;
+        // Places in the buffer are worked out again: kept since the load, they would occupy registers throughout the
+        // scan.
+        Place again = at;
+        again.lane = ptx::held(at.lane);
+        Data::store(source, p.output, again, part, buffer);
+    }
+};
+
+template <typename X>
+using NumberColumnsShape = TileShape<X, X, Access::channel_packs, false, 256>;
+
+template <typename X, typename Operator, bool Down>
+struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, Down> {
+    using Base = NumberWork<X, Operator, NumberColumnsShape<X>, Down>;
+    using typename Base::Monoid, typename Base::Shape, typename Base::Wide;
+    using Data = AlignedPacks<X, Shape>;
+    static constexpr bool skewed = false;
+    static constexpr int L = Shape::L, V = Shape::V;
+    using Base::p, Base::at, Base::source;
+
+    __device__ __forceinline__ NumberColumnsWork(const NumberChainParams& params, const Place& place, char*)
+        : Base(params, place) {
+        Data::template fetch<false>(p.input, at, {}, 0, p.time, source);
+        if (at.steps >= L) return;
+        const Wide identity = Monoid::identity();
+#pragma unroll
+        for (int i = 0; i < L; ++i) {
+            if (i < at.steps) continue;
+#pragma unroll
+            for (int v = 0; v < V; ++v) source.set(i, v, identity);
+        }
+    }
+    __device__ __forceinline__ void walk(Wide (&carry)[V]) {
+        this->combine_steps(carry);
+        if (this->writes()) Data::store(source, p.output, at, {});
+    }
+};
+
+// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for 16-bit and complex numbers
+// and for long operators, whose steps take more registers. number_rows has one more where registers allow it, since
+// blocks of few rows wait for each other with their steps in registers.
+template <typename X, typename Operator>
+constexpr bool has_short_steps = !requires {
+    Operator::is_long;
+};
+template <typename X, typename Operator>
+constexpr int chained_resident = std::is_floating_point_v<X>&& has_short_steps<X, Operator> ? 3 : 2;
+template <typename X, typename Operator>
+constexpr int rows_resident = chained_resident<X, Operator> +
+                              (has_short_steps<X, Operator> || std::is_same_v<X, float> ? 1 : 0);
+
+template <typename X, typename Operator, bool Down>
+__global__ void __launch_bounds__(32 * chained_warps, rows_resident<X, Operator>)
+    number_rows(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
+    scan_chained_rows<NumberRowsWork<X, Operator, Down>>(p, sets);
+}
+
+template <typename X, typename Operator, bool Down>
+__global__ void __launch_bounds__(32 * chained_warps, chained_resident<X, Operator>)
+    number_columns(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
+    scan_chained_columns<NumberColumnsWork<X, Operator, Down>>(p, sets);
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host side of "decode": one launch for a call of one step.
+#include "cuda/launch/launch.h"
+#include "cuda/launch/step_rows.h"
+#include "cuda/rnn/candidates.h"
+#include "cuda/rnn/decode/tuning.h"
+#include "cuda/rnn/instances/decode_table.h"
+
+namespace flashscan::cuda {
+namespace {
+
+class Step final : public RnnKernel {
+  public:
+    Step(const RnnProblem& problem, const RnnStepShape& shape, int device)
+        : p_(problem),
+          shape_(shape),
+          device_(device),
+          shared_(rnn_step_kernel(p_.dtype, p_.weight_dtype, p_.cell, p_.pooled(), RnnStepWay::shared)),
+          aligned_(rnn_step_kernel(p_.dtype, p_.weight_dtype, p_.cell, p_.pooled(), shape_.way)) {
+        allow_shared_memory(shared_, device_);
+    }
+
+    std::string describe() const override {
+        constexpr const char* ways[] = {"shared memory", "registers", "registers of tensor cores"};
+        return fmt::format("{} blocks of {} units for {} rows, {} bytes of R in {}", shape_.blocks, shape_.units,
+                           p_.batch, shape_.weight_bytes, ways[static_cast<int>(shape_.way)]);
+    }
+    size_t scratch_bytes(Pass) const override { return 0; }
+    size_t reserve_bytes() const override { return 0; }
+    bool takes_states_in_place(Pass) const override { return true; }
+
+    void forward(const RnnBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        const int64_t state_size = size_of(state_dtype(p_.dtype));
+        const RnnStrides in = p_.input_strides(), out = p_.output_strides();
+        RnnStepParams params;
+        params.input = b.input;
+        params.weight = b.weight;
+        params.bias = b.bias;
+        params.output = b.output;
+        params.reset = p_.has_reset ? b.reset : nullptr;
+        params.input_strides = {in.state, in.batch, in.time};
+        params.output_strides = {out.state, out.batch, out.time};
+        params.output_states = static_cast<int32_t>(p_.output_states());
+        params.states = state_rows_of(p_, b.state_in, b.state_out, b.state_indices, state_size);
+        params.in_state = p_.state_in.state * state_size;
+        params.out_state = p_.state_out.state * state_size;
+        params.rows = static_cast<int32_t>(p_.batch);
+        params.heads = static_cast<int32_t>(p_.heads);
+        params.dim = static_cast<int32_t>(p_.head_dim);
+        params.width = static_cast<int32_t>(p_.width());
+        params.padded = shape_.padded;
+        params.units = shape_.units;
+        params.tiles = shape_.tiles;
+        const bool vectors = p_.head_dim % 8 == 0;
+        params.aligned = static_cast<int32_t>(vectors && lie_aligned(params.states));
+        params.whole = static_cast<int32_t>(vectors && is_multiple(b.weight, 16));
+        const bool aligned = params.aligned != 0 && params.whole != 0;
+        const RnnStepWay way = aligned ? shape_.way : RnnStepWay::shared;
+        LaunchShape shape =
+            blocks_of(shape_.blocks, way == RnnStepWay::matrix ? shape_.matrix_threads : shape_.threads);
+        shape.shared_bytes = way == RnnStepWay::shared ? shape_.shared_bytes : 0;
+        shape.cooperative = p_.pooled();
+        launch(aligned ? aligned_ : shared_, shape, stream, params);
+    }
+    void backward(const RnnBuffers&, void*) const override {}  // plans of it are not for training
+
+  private:
+    RnnProblem p_;
+    RnnStepShape shape_;
+    int device_;
+    const void *shared_, *aligned_;  // the second one where R and the states lie in whole words of 16 bytes
+};
+
+std::string refuse(const RnnProblem& p, const Options& options) {
+    if (p.time != 1 || p.packed())
+        return fmt::format("time is {}{}; takes one step", p.time, p.packed() ? ", packed" : "");
+    if (p.training) return "the plan is for training";
+    if (p.dtype == Dtype::f64) return "dtype is f64; takes f32, bf16 and f16";
+    if (row_of(p.cell).resets_before) return "the cell has two products a step, one after the other";
+    if (options.batch_invariant) return "the plan is batch invariant; only few rows run so";
+    if (p.batch < 1 || p.batch > rnn_step_most_rows)
+        return fmt::format("batch is {}; takes 1 to {}", p.batch, rnn_step_most_rows);
+    if (p.pooled() && device_attribute(cudaDevAttrCooperativeLaunch, options.device) == 0)
+        return "the device cannot run all blocks of a launch at once";
+    return "";
+}
+
+}  // namespace
+
+std::unique_ptr<RnnKernel> make_rnn_decode(const RnnProblem& problem, const Options& options, std::string& refusal) {
+    refusal = refuse(problem, options);
+    if (!refusal.empty()) return nullptr;
+    const DeviceScope scope(options.device);
+    const RnnStepShape shape =
+        choose_rnn_step(problem, device_attribute(cudaDevAttrMultiProcessorCount, options.device),
+                        shared_memory_of_block(options.device));
+    if (shape.blocks == 0) {
+        refusal = fmt::format("{} heads of {} units for {} rows do not fit the device's blocks", problem.heads,
+                              problem.head_dim, problem.batch);
+        return nullptr;
+    }
+    return std::make_unique<Step>(problem, shape, options.device);
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels "decode" of recurrent networks.
+#include "cuda/rnn/decode/decode.cuh"
+#include "cuda/rnn/decode/few_rows.cuh"
+#include "cuda/rnn/decode/tensor_cores.cuh"
+#include "cuda/rnn/instances/decode_table.h"
+#include "math/cells.h"
+
+namespace flashscan::cuda {
+namespace {
+
+template <typename X, typename W, typename Formula, bool Pooled>
+const void* kernel_of(RnnStepWay way) {
+    if (way == RnnStepWay::shared) return reinterpret_cast<const void*>(&rnn_one_step<X, W, Formula, Pooled>);
+    if (way == RnnStepWay::direct) return reinterpret_cast<const void*>(&rnn_direct_step<X, W, Formula, Pooled>);
+    if constexpr (std::is_same_v<X, W>)
+        return reinterpret_cast<const void*>(&rnn_matrix_step<X, Formula, Pooled>);
+    else
+        return nullptr;
+}
+template <typename X, typename W>
+const void* kernel_of(Cell cell, bool pooled, RnnStepWay way) {
+    return with_formula(cell, [=](auto formula) -> const void* {
+        using Formula = typename decltype(formula)::Type;
+        if constexpr (Formula::resets_before)
+            return nullptr;
+        else
+            return pooled ? kernel_of<X, W, Formula, true>(way) : kernel_of<X, W, Formula, false>(way);
+    });
+}
+template <typename X>
+const void* kernel_of(Dtype weight_dtype, Cell cell, bool pooled, RnnStepWay way) {
+    return weight_dtype == Dtype::f32 ? kernel_of<X, float>(cell, pooled, way) : kernel_of<X, X>(cell, pooled, way);
+}
+
+}  // namespace
+
+const void* rnn_step_kernel(Dtype dtype, Dtype weight_dtype, Cell cell, bool pooled, RnnStepWay way) {
+    switch (dtype) {
+    case Dtype::f32: return kernel_of<float, float>(cell, pooled, way);
+    case Dtype::bf16: return kernel_of<__nv_bfloat16>(weight_dtype, cell, pooled, way);
+    case Dtype::f16: return kernel_of<__half>(weight_dtype, cell, pooled, way);
+    default: return nullptr;
+    }
+}
+
+}  // namespace flashscan::cuda
