@@ -10,9 +10,9 @@
 //     scatter    out[k, n] = sum over m of R[m, k] own[m, n], before a reduce-scatter: every block stores its part for
 //                all blocks, and each adds up the parts for its own units in the order of the blocks.
 //
-// What blocks store for each other goes through global memory, or where the team is a cluster straight into the shared
-// memory of the block that reads it. There turns alternate between two sets: who stores in turn t + 1 has waited in turn
-// t, for which every block arrived after it had read what it got in turn t - 1.
+// Vectors and parts go through global memory, but for the vectors of a cluster, which blocks store straight into each
+// other's shared memory. There turns alternate between two sets: who stores in turn t + 1 has waited in turn t, for which
+// every block arrived after it had read what it got in turn t - 1.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
@@ -152,23 +152,17 @@ class RnnPersistentBlock {
     // threads must call it.
     __device__ __forceinline__ Wide scattered() const {
         const Sum mine = holds_places ? sum_ : sum_of_thread();
+        const int block = rows() * padded_, next = f_.s.sum_parts * block;
+        const Wide* from = partials(turn_ - 1, 0) + mine.offset + mine.part * block;
         Wide sum = 0;
-        if (clustered()) {
-            const Wide* const from = received(turn_ - 1, 0) + mine.element;
-#pragma unroll 4
-            for (int b = mine.part; b < f_.s.blocks; b += f_.s.sum_parts) sum += from[b * elements()];
-        } else {
-            const int block = rows() * padded_, next = f_.s.sum_parts * block;
-            const Wide* from = partials(turn_ - 1, 0) + mine.offset + mine.part * block;
-            constexpr int window = 8;  // loads that are under way together
-            for (int b = mine.part; b < f_.s.blocks; b += window * f_.s.sum_parts, from += window * next) {
-                Wide loaded[window];
+        constexpr int window = 8;  // loads that are under way together
+        for (int b = mine.part; b < f_.s.blocks; b += window * f_.s.sum_parts, from += window * next) {
+            Wide loaded[window];
 #pragma unroll
-                for (int j = 0; j < window; ++j)
-                    loaded[j] = b + j * f_.s.sum_parts < f_.s.blocks ? __ldcg(from + j * next) : Wide(0);
+            for (int j = 0; j < window; ++j)
+                loaded[j] = b + j * f_.s.sum_parts < f_.s.blocks ? __ldcg(from + j * next) : Wide(0);
 #pragma unroll
-                for (int j = 0; j < window; ++j) sum += loaded[j];
-            }
+            for (int j = 0; j < window; ++j) sum += loaded[j];
         }
         sums()[threadIdx.x] = sum;
         __syncthreads();
@@ -215,11 +209,8 @@ class RnnPersistentBlock {
         int k, n;
     };
     static constexpr int wide = each < 4 ? each : 4, deep = each == 2 ? 8 : 4;
-    __device__ __forceinline__ int columns() const {
-        return clustered() ? min(padded_, f_.s.blocks * f_.s.units) : padded_;
-    }
     __device__ __forceinline__ Across across_of(int i) const {
-        const int vectors = columns() / wide;
+        const int vectors = padded_ / wide;
         return {i % vectors * wide, i / vectors * deep};
     }
     // Which 8 bytes of the block's units this thread sends, and to which blocks: `block`, and then every side_by_side-th.
@@ -255,12 +246,6 @@ class RnnPersistentBlock {
         const int64_t part = static_cast<int64_t>(rows()) * padded_;
         return static_cast<Wide*>(f_.partials) + ((team_ * 2 + (turn & 1)) * f_.s.blocks + block) * part;
     }
-    // The parts [rows, units] that block `block` of the cluster stores for this one.
-    __device__ __forceinline__ Wide* received(uint32_t turn, int block) const {
-        return reinterpret_cast<Wide*>(shared_ + f_.s.partials_at) +
-               (static_cast<int>(turn & 1) * f_.s.blocks + block) * rows() * f_.s.units;
-    }
-
     // Copies vectors to shared memory. For rows past the last one, the last one is copied again; their results are not
     // used.
     __device__ __forceinline__ void stage(const X* vectors) const {
@@ -311,7 +296,7 @@ class RnnPersistentBlock {
     }
     // The product of scatter.
     __device__ __forceinline__ void multiply_across(int first, int end) const {
-        const int all = rows(), count = columns() / wide * all / deep;
+        const int all = rows(), count = padded_ / wide * all / deep;
         Across a = holds_places ? across_ : across_of(static_cast<int>(threadIdx.x));
         for (int i = static_cast<int>(threadIdx.x); i < count; i += threads, a = across_of(i)) {
             const int k = a.k, n = a.n;
@@ -330,16 +315,9 @@ class RnnPersistentBlock {
             for (int m = first; m < here; ++m) add(stored(m), m);
 #pragma unroll 2
             for (int m = max(first, here); m < end; ++m) add(given(m), m);
-            const auto store = [&](Wide* to, int next) {
+            Wide* const to = partials(turn_, block_) + n * padded_ + k;
 #pragma unroll
-                for (int j = 0; j < deep; ++j) *reinterpret_cast<Bunch<Wide, wide>*>(to + j * next) = sum[j];
-            };
-            if (clustered()) {
-                const int owner = k / f_.s.units;  // units of a block of a cluster are a multiple of `wide`
-                store(ptx::pointer_in(received(turn_, block_), owner) + (n - owner) * f_.s.units + k, f_.s.units);
-            } else {
-                store(partials(turn_, block_) + n * padded_ + k, padded_);
-            }
+            for (int j = 0; j < deep; ++j) *reinterpret_cast<Bunch<Wide, wide>*>(to + j * padded_) = sum[j];
         }
     }
 

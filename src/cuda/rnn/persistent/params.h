@@ -12,8 +12,8 @@ namespace flashscan::cuda {
 
 inline constexpr int rnn_persistent_threads = 512;
 
-// Extents that a plan settles. Shared memory holds the stored rows of R, then vectors, then sums; backward in a cluster, then
-// what the blocks of the cluster store there for this one. In clusters there are two sets of vectors forward.
+// Extents that a plan settles. Shared memory holds the stored rows of R, then vectors (forward in clusters two sets, which
+// turns take alternately), then sums.
 struct RnnPersistentShape {
     int32_t blocks = 0;     // blocks of a team
     int32_t clustered = 0;  // whether teams are clusters
@@ -23,7 +23,7 @@ struct RnnPersistentShape {
     int32_t units = 0;      // units of a block
     int32_t stored = 0;     // how many of a block's rows of R, the first ones, are in shared memory
     int32_t sum_parts = 0;  // backward, threads that share the sum of one element
-    int32_t vectors_at = 0, sums_at = 0, partials_at = 0, shared_bytes = 0;  // offsets, and the size of shared memory
+    int32_t vectors_at = 0, sums_at = 0, shared_bytes = 0;  // offsets, and the size of shared memory
 };
 
 struct RnnPersistentParams {
@@ -34,7 +34,7 @@ struct RnnPersistentParams {
     uint32_t* arrivals = nullptr;   // rnn_persistent_line words for each team, zeros
     // Backward.
     int64_t first = 0, end = 0;  // steps of this launch; gradients and factors begin with step `first`
-    void* partials = nullptr;    // but for clusters, [teams, 2, blocks, rows of a group, padded] in the states' dtype
+    void* partials = nullptr;    // [teams, 2, blocks, rows of a group, padded] in the states' dtype
 };
 
 inline constexpr int rnn_persistent_line = 32;  // words of a line of the cache, so that teams do not share one

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel "persistent": recurrent networks in one launch for every cell and dtype. A team of blocks (a cluster, or a
-// part of a cooperative grid) runs the steps of rnn/alternating/forward.cuh and rnn/alternating/backward.cuh with a barrier in place of each
-// launch.
+// part of a cooperative grid) runs the steps of the kernels in rnn/alternating/ with a barrier in place of each launch.
 //
 //     forward     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
 //     backward    d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
@@ -9,9 +8,9 @@
 // Ownership  A team owns a job, a head and some rows, from its first step to its last, then its next job. A block owns
 //            some units of the head and the rows of R of their gates, which stay in shared memory as far as they fit.
 //            A block has 512 threads; a thread has an element (row, unit).
-// Bytes      INPUT, OUTPUT and RESERVE are moved once. Forward, h goes to all blocks of the team; backward, the gradients
-//            of a block's units times its rows of R go to the blocks of the others: through L2 or, where the team is a
-//            cluster, from shared memory to shared memory. Rows of R that do not fit are read through L2 every step.
+// Bytes      INPUT, OUTPUT and RESERVE are moved once. Forward, h goes to all blocks of the team, through L2 or, in a
+//            cluster, from shared memory to shared memory; backward, the gradients of a block's units times its rows of
+//            R go through L2 to the blocks of the others. Rows of R that do not fit are read through L2 every step.
 // Sync       The team has one barrier in each step: a counter in L2 (0.8 to 0.9 us on an H200) or the cluster's barrier
 //            (0.2 us). Cells that reset before the product have two.
 // Limits     8 rows of vectors must fit shared memory. All blocks run at once: by a cooperative launch, or in clusters.

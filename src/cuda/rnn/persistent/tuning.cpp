@@ -34,14 +34,12 @@ bool place(RnnPersistentShape& s, const RnnProblem& p, Pass pass, int64_t padded
         }
     }
     vectors = round_up(vectors, 128), sums = round_up(sums, 128);
-    const int64_t partials = pass == Pass::backward && s.clustered != 0 ? 2 * s.blocks * rows * s.units * wide : 0;
-    const int64_t left = shared_bytes - 1024 - vectors - sums - partials;
+    const int64_t left = shared_bytes - 1024 - vectors - sums;
     if (left < 0) return false;
     s.stored = static_cast<int32_t>(std::min(all, left / stride));
     s.vectors_at = static_cast<int32_t>(round_up(s.stored * stride, 128));
     s.sums_at = static_cast<int32_t>(s.vectors_at + vectors);
-    s.partials_at = static_cast<int32_t>(s.sums_at + sums);
-    s.shared_bytes = static_cast<int32_t>(s.partials_at + partials);
+    s.shared_bytes = static_cast<int32_t>(s.sums_at + sums);
     return true;
 }
 
@@ -60,8 +58,7 @@ RnnPersistentShape choose_persistent(const RnnProblem& p, Pass pass, int64_t row
         s.groups = static_cast<int32_t>(groups);
         s.teams = static_cast<int32_t>(teams);
         s.units = static_cast<int32_t>(ceil_div(p.head_dim, clustered ? most_cluster_blocks : multiprocessors / teams));
-        if (clustered)
-            s.units = static_cast<int32_t>(round_up(s.units, 4));  // what a thread of "scatter" stores together
+        if (clustered) s.units = static_cast<int32_t>(round_up(s.units, 4));  // blocks send whole words of 8 bytes
         s.blocks = static_cast<int32_t>(ceil_div(p.head_dim, s.units));
         s.clustered = static_cast<int32_t>(clustered && s.blocks > 1);
         if (int64_t{s.units} * s.tiles * 8 > threads) return;
