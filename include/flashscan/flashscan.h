@@ -82,8 +82,8 @@ extern "C" {
 
 /* ==== 1  Version ============================================================================================== */
 
-#define FLASHSCAN_VERSION_MAJOR 0
-#define FLASHSCAN_VERSION_MINOR 9
+#define FLASHSCAN_VERSION_MAJOR 1
+#define FLASHSCAN_VERSION_MINOR 0
 #define FLASHSCAN_VERSION_PATCH 0
 #define FLASHSCAN_VERSION (FLASHSCAN_VERSION_MAJOR * 10000 + FLASHSCAN_VERSION_MINOR * 100 + FLASHSCAN_VERSION_PATCH)
 
