@@ -24,12 +24,16 @@ REPEATED = [
     ("packaging/vcpkg/flashscan/vcpkg.json", r'"version": "(.*)"', VERSION),
     ("packaging/conda/recipe.yaml", r'^  version: "(.*)"', VERSION),
     ("packaging/debian/control", r"\blibflashscan(\d+)", SONAME),
+    ("packaging/README.md", r"\blibflashscan(\d+)", SONAME),
+    ("packaging/make_wheel.sh", r"libflashscan\.so\.(\d+)", SONAME),
     ("bindings/rust/flashscan/Cargo.toml", r'(?<!-)\bversion = "(.*?)"', VERSION),
     ("bindings/rust/flashscan-sys/Cargo.toml", r'(?<!-)\bversion = "(.*?)"', VERSION),
+    ("bindings/rust/flashscan-sys/build.rs", r"flashscan >= (\d+)", SONAME),
     ("bindings/julia/FlashScan/Project.toml", r'^version = "(.*)"', VERSION),
     ("bindings/julia/FlashScan/src/FlashScan.jl", r"libflashscan\.so\.(\d+)", SONAME),
     ("bindings/julia/FlashScan/src/library.jl", r"libflashscan\.so\.(\d+)", SONAME),
     ("bindings/python/src/flashscan/_library.py", r"libflashscan\.so\.(\d+)", SONAME),
+    ("tests/install/consumer/CMakeLists.txt", r"find_package\(flashscan (\d+)\.\d+ REQUIRED", SONAME),
 ]
 
 

@@ -40,13 +40,13 @@ if [ -n "${FLASHSCAN_CUDA12:-}" ]; then
 fi
 FLASHSCAN_JAX=1 python3 -m pip wheel -q --no-deps -w "$work" \
     --config-settings=cmake.define.FLASHSCAN_OLD_GLIBC="$glibc" "$@" "${FLASHSCAN_PACKAGE:-$here/../bindings/python}"
-# auditwheel offers the platforms of the machine that it believes to run on. libflashscan_jax.so meets libflashscan.so.0
+# auditwheel offers the platforms of the machine that it believes to run on. libflashscan_jax.so meets libflashscan.so.1
 # where the package has loaded it.
 python3 -c "import platform, sys
 platform.machine = lambda: '$machine'
 from auditwheel.main import main
 sys.exit(main())" repair --plat "manylinux_2_28_$machine" --only-plat \
-    --exclude libflashscan.so.0 --exclude libgomp.so.1 -w "$work/repaired" "$work"/*.whl
+    --exclude libflashscan.so.1 --exclude libgomp.so.1 -w "$work/repaired" "$work"/*.whl
 wheel=$(echo "$work"/repaired/*.whl)
 if [ -n "${FLASHSCAN_CUDA12:-}" ]; then
     # The name of the package is its only difference to installers.

@@ -82,8 +82,8 @@ extern "C" {
 
 /* ==== 1  Version ============================================================================================== */
 
-#define FLASHSCAN_VERSION_MAJOR 0
-#define FLASHSCAN_VERSION_MINOR 9
+#define FLASHSCAN_VERSION_MAJOR 1
+#define FLASHSCAN_VERSION_MINOR 0
 #define FLASHSCAN_VERSION_PATCH 0
 #define FLASHSCAN_VERSION (FLASHSCAN_VERSION_MAJOR * 10000 + FLASHSCAN_VERSION_MINOR * 100 + FLASHSCAN_VERSION_PATCH)
 
@@ -416,18 +416,18 @@ typedef struct flashscan_nccl {
     uint32_t struct_size; /* sizeof(flashscan_nccl) */
     int32_t reserved;     /* 0 */
     /* ncclAllGather, ncclSend, ncclRecv, ncclGroupStart, ncclGroupEnd */
-    int (*all_gather)(const void* send, void* receive, size_t count, int type, void* comm, void* stream);
-    int (*send)(const void* data, size_t count, int type, int to, void* comm, void* stream);
-    int (*receive)(void* data, size_t count, int type, int from, void* comm, void* stream);
-    int (*group_start)(void);
-    int (*group_end)(void);
+    int(FLASHSCAN_CALL* all_gather)(const void* send, void* receive, size_t count, int type, void* comm, void* stream);
+    int(FLASHSCAN_CALL* send)(const void* data, size_t count, int type, int to, void* comm, void* stream);
+    int(FLASHSCAN_CALL* receive)(void* data, size_t count, int type, int from, void* comm, void* stream);
+    int(FLASHSCAN_CALL* group_start)(void);
+    int(FLASHSCAN_CALL* group_end)(void);
     /* ncclCommCount, ncclCommUserRank, ncclCommCuDevice, ncclCommGetAsyncError, ncclGetErrorString, ncclGetLastError */
-    int (*comm_count)(void* comm, int* count);
-    int (*comm_rank)(void* comm, int* rank);
-    int (*comm_device)(void* comm, int* device);
-    int (*async_error)(void* comm, int* error);
-    const char* (*error_text)(int error);
-    const char* (*last_error)(void* comm);
+    int(FLASHSCAN_CALL* comm_count)(void* comm, int* count);
+    int(FLASHSCAN_CALL* comm_rank)(void* comm, int* rank);
+    int(FLASHSCAN_CALL* comm_device)(void* comm, int* device);
+    int(FLASHSCAN_CALL* async_error)(void* comm, int* error);
+    const char*(FLASHSCAN_CALL* error_text)(int error);
+    const char*(FLASHSCAN_CALL* last_error)(void* comm);
 } flashscan_nccl;
 
 /*
@@ -1066,11 +1066,10 @@ FLASHSCAN_API_STATUS flashscan_plan_operator(flashscan_plan** plan, const flashs
  *     PARAM                           [C]                      in if the decay names it, in both passes
  *     BIAS                            [C]                      optional in    optional in: if it was in forward
  *     OUTPUT                          as INPUT                 out            in if the epilogue is NONE, needed for
- *                                     the
- *                                                                             gradients of GATE, SECOND_GATE, PARAM,
- *                                                                             BIAS
+ *                                                                             the gradients of GATE, SECOND_GATE,
+ *                                                                             PARAM, BIAS
  *     RESERVE          bytes          plan_arg_bytes           optional out   in; it is there unless the epilogue is
- *                      NONE
+ *                                                                             NONE
  *     STATE_IN                        [B,C], [N,C] if packed   optional in    optional in: if it was in forward
  *     STATE_OUT                       as STATE_IN              optional out   -
  *     RESET            uint8          [B,T]                    in if flag     in if flag

@@ -26,7 +26,8 @@ grep -iE 'NEEDED.*(cuda|cublas|nvrtc|nvjitlink|nvidia)' "$work/dynamic" && fail 
 if ! grep -qE 'NEEDED.*lib[atu]san' "$work/dynamic"; then
     grep -E 'NEEDED.*lib(stdc\+\+|gcc_s|fmt)' "$work/dynamic" && fail "NEEDED names a library that is to be inside"
 fi
-grep -qE 'SONAME.*\[libflashscan\.so\.[0-9]+\]' "$work/dynamic" || fail "SONAME is not libflashscan.so.MAJOR"
+major=$(sed -n 's/^#define FLASHSCAN_VERSION_MAJOR //p' "$header")
+grep -qF "[libflashscan.so.$major]" "$work/dynamic" || fail "SONAME is not libflashscan.so.$major"
 grep 'NEEDED\|SONAME' "$work/dynamic"
 [ "$failed" -eq 0 ] && echo "$(wc -l <"$work/exported") symbols: exported, declared and pinned"
 exit "$failed"

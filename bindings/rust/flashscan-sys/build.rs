@@ -36,7 +36,7 @@ fn from_python_package() -> Option<PathBuf> {
 /// The folder of the installed library, empty if the linker knows it anyway.
 fn from_pkg_config() -> Option<PathBuf> {
     let tool = env::var_os("PKG_CONFIG").unwrap_or_else(|| "pkg-config".into());
-    let asked = Command::new(tool).args(["--variable=libdir", "flashscan >= 0.9"]).output().ok()?;
+    let asked = Command::new(tool).args(["--variable=libdir", "flashscan >= 1.0"]).output().ok()?;
     let folder = String::from_utf8(asked.stdout).ok()?;
     asked.status.success().then(|| PathBuf::from(folder.trim()))
 }

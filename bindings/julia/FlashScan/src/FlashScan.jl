@@ -15,7 +15,7 @@ first, `weight[:, :, h, g] == transpose(R)`.
 
 # The library
 
-Loaded when the package is: the file in the environment's `FLASHSCAN_LIBRARY`, or `libflashscan.so.0` in the folder
+Loaded when the package is: the file in the environment's `FLASHSCAN_LIBRARY`, or `libflashscan.so.1` in the folder
 `FLASHSCAN_LIB_DIR`, or the one of the Python package that FlashScan came with, or else as the system finds it.
 
 # Plans

@@ -248,9 +248,9 @@ const addresses = Dict{Symbol,Ptr{Cvoid}}()
 
 function library_path()
     haskey(ENV, "FLASHSCAN_LIBRARY") && return ENV["FLASHSCAN_LIBRARY"]
-    haskey(ENV, "FLASHSCAN_LIB_DIR") && return joinpath(ENV["FLASHSCAN_LIB_DIR"], "libflashscan.so.0")
-    packaged = joinpath(@__DIR__, "..", "..", "..", "..", "lib", "libflashscan.so.0")  # of the Python package it came with
-    isfile(packaged) ? packaged : "libflashscan.so.0"
+    haskey(ENV, "FLASHSCAN_LIB_DIR") && return joinpath(ENV["FLASHSCAN_LIB_DIR"], "libflashscan.so.1")
+    packaged = joinpath(@__DIR__, "..", "..", "..", "..", "lib", "libflashscan.so.1")  # of the Python package it came with
+    isfile(packaged) ? packaged : "libflashscan.so.1"
 end
 
 function __init__()

@@ -292,8 +292,8 @@ default_threads = int(_forked_after_openmp())  # 0: all
 
 def _load() -> ctypes.CDLL:
     named = os.environ.get("FLASHSCAN_LIBRARY")
-    bundled = Path(__file__).with_name("lib") / "libflashscan.so.0"
-    path = named or (str(bundled) if bundled.exists() else "libflashscan.so.0")
+    bundled = Path(__file__).with_name("lib") / "libflashscan.so.1"
+    path = named or (str(bundled) if bundled.exists() else "libflashscan.so.1")
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
@@ -329,7 +329,7 @@ FAMILIES = {
 
 
 def version() -> str:
-    """The version of the library that is loaded, "0.9.0" for example."""
+    """The version of the library that is loaded, "1.0.0" for example."""
     return version_text(_library.flashscan_version())
 
 

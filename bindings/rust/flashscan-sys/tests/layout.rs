@@ -119,6 +119,9 @@ fn functions_are_those_that_the_library_exports() {
 }
 
 #[test]
-fn the_library_is_of_this_version() {
-    assert_eq!(unsafe { flashscan_version() } / 100, 9);
+fn the_library_is_of_this_major_version_and_no_older() {
+    let [major, minor]: [i32; 2] =
+        [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR")].map(|part| part.parse().unwrap());
+    let library = unsafe { flashscan_version() };
+    assert!(library / 10000 == major && library / 100 % 100 >= minor, "{library}");
 }

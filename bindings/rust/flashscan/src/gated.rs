@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 
 /// Layers with a name; what each is made of is in the C header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GatedLayer {
     MinGru = sys::FLASHSCAN_GATED_LAYER_MINGRU as isize,
     /// Takes `second_gate`.
@@ -26,6 +27,7 @@ pub enum GatedLayer {
 
 /// How `a` comes of the gate `g` (plus the bias) and, with `s(x) = 1 / (1 + exp(-x))`, a parameter `p` of the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Decay {
     /// `a = g`
     Value = sys::FLASHSCAN_GATED_DECAY_VALUE as isize,
@@ -45,6 +47,7 @@ pub enum Decay {
 
 /// What the value is multiplied by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Scale {
     One = sys::FLASHSCAN_GATED_SCALE_ONE as isize,
     /// `1 - a`
@@ -55,6 +58,7 @@ pub enum Scale {
 
 /// What becomes of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Activation {
     None = sys::FLASHSCAN_GATED_ACTIVATION_NONE as isize,
     Tanh = sys::FLASHSCAN_GATED_ACTIVATION_TANH as isize,
@@ -66,6 +70,7 @@ pub enum Activation {
 
 /// What the output is, with `o` of `output_gate`, which all but `None` take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Epilogue {
     /// `h`
     None = sys::FLASHSCAN_GATED_EPILOGUE_NONE as isize,

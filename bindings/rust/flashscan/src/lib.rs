@@ -57,6 +57,7 @@ use flashscan_sys as sys;
 
 /// Order of the axes: [B, T, C] with the channel innermost, or [B, C, T] with the time innermost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Layout {
     Btc = sys::FLASHSCAN_LAYOUT_BTC as isize,
     Bct = sys::FLASHSCAN_LAYOUT_BCT as isize,

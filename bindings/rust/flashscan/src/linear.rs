@@ -11,6 +11,7 @@ use std::ops::BitOr;
 
 /// How `a` comes of the gate `g`. Gradients are with respect to `g`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GateForm {
     /// `a = g`
     Value = sys::FLASHSCAN_GATE_VALUE as isize,

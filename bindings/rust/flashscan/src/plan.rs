@@ -8,6 +8,7 @@ use std::ptr::{self, NonNull};
 
 /// Which call an argument belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pass {
     Forward = sys::FLASHSCAN_PASS_FORWARD as isize,
     Backward = sys::FLASHSCAN_PASS_BACKWARD as isize,

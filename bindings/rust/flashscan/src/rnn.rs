@@ -13,6 +13,7 @@ macro_rules! cells {
     ($($(#[$doc:meta])* $cell:ident = $constant:ident, $name:literal, $gates:literal, $states:literal, $biases:literal;)*) => {
         /// Cells; their equations are in the C header.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
         pub enum Cell {
             $($(#[$doc])* $cell = sys::$constant as isize,)*
         }
@@ -72,6 +73,7 @@ cells! {
 
 /// Order of the axes: input [B, T, G, H, D] and output [B, T, H, D], or time before batch in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RnnLayout {
     Btghd = sys::FLASHSCAN_LAYOUT_BTGHD as isize,
     Tbghd = sys::FLASHSCAN_LAYOUT_TBGHD as isize,

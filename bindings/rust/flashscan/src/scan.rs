@@ -10,6 +10,7 @@ use std::ptr;
 /// An associative operator. Operands keep their order, earlier on the left. Sums, products, extrema and bits are there for
 /// integers too, which wrap and have no backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Operator {
     Add,
     Mul,
@@ -65,6 +66,7 @@ impl Operator {
 
 /// What the output holds, with `y[t] = state_in ∘ x[0] ∘ ... ∘ x[t]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// `y[t]`
     Inclusive = sys::FLASHSCAN_MODE_INCLUSIVE as isize,
