@@ -123,7 +123,7 @@ class CpuBackend final : public Backend {
     BackendFacts facts() const override {
         BackendFacts facts;
         for (const Isa isa : built_isas())
-            facts.built_for += (facts.built_for.empty() ? "" : " ") + std::string(name_of(isa));
+            facts.built_for.append(facts.built_for.empty() ? "" : " ").append(name_of(isa));
         try {
             facts.in_use = name_of(choose_isa());
         } catch (const Error&) {  // FLASHSCAN_CPU_ISA names none, which plans say

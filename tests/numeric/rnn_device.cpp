@@ -227,7 +227,7 @@ TEST(RnnNewton, WalksUntilAllSegmentsAreSettled) {
 // States that are infinite or huge, fall to 0 in a step where the weight is negative, or are reset: how large they were tells
 // nothing of how right a state is that is small again.
 TEST(RnnNewton, HugeStatesDoNotHideWrongStarts) {
-    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, "newton"}));
+    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, "diagonal_newton"}));
     for (const char* line :
          {"rnn elman-relu fwd f32 b3 t2000 h40 d1 reset", "rnn elman-relu fwd f32 b3 t2000 h40 d1"}) {
         SCOPED_TRACE(line);
@@ -236,7 +236,7 @@ TEST(RnnNewton, HugeStatesDoNotHideWrongStarts) {
         for (size_t i = 0; i < data.weight.size(); ++i) data.weight[i] = i % 2 == 0 ? -0.5 : 0.5;
         for (size_t i = 0; i < data.input.size(); i += 557)
             data.input[i] = i % 2 == 0 ? 1e30F : std::numeric_limits<double>::infinity();
-        const Counted newton(p, data, "newton"), diagonal(p, data, "diagonal");
+        const Counted newton(p, data, "diagonal_newton"), diagonal(p, data, "diagonal");
         for (const float off : newton.residual) EXPECT_LE(off, 0x1p-21);
         ASSERT_EQ(newton.output.size(), diagonal.output.size());
         size_t infinite = 0;
