@@ -49,6 +49,11 @@ class RnnPersistentBlock {
         // The bytes between rows are read with them, so they must be zeros.
         for (int i = static_cast<int>(threadIdx.x); i < f.s.sums_at / 16; i += threads)
             reinterpret_cast<uint4*>(shared)[i] = uint4{};
+        // Blocks store into each other's shared memory once all of them have begun and cleared theirs.
+        if (clustered()) {
+            __syncwarp();  // the barrier takes whole warps
+            ptx::cluster_barrier();
+        }
     }
 
     __device__ __forceinline__ int team() const { return team_; }
