@@ -112,8 +112,9 @@ struct RnnNewtonForward {
         return told;
     }
 
-    static __device__ __forceinline__ Wide larger(Wide a, Wide b) { return a > b ? a : b; }
-    static __device__ __forceinline__ Wide magnitude(Wide a) { return a < Wide(0) ? -a : a; }
+    // Of a NaN and a number, the number.
+    static __device__ __forceinline__ Wide larger(Wide a, Wide b) { return fmaxf(a, b); }
+    static __device__ __forceinline__ Wide magnitude(Wide a) { return fabsf(a); }
     // a - b, which is 0 for infinities and NaNs that are the same.
     static __device__ __forceinline__ Wide difference(Wide a, Wide b) {
         return a == b || (a != a && b != b) ? Wide(0) : a - b;
@@ -176,11 +177,10 @@ struct RnnNewtonForward {
     __device__ __forceinline__ void damp(const Wide (&rows)[S][S], Wide (&left)[S]) const {
 #pragma unroll
         for (int a = 0; a < S; ++a) {
-            Wide through = 0;
+            Wide through = magnitude(rows[a][0]) * own.scale[0];
 #pragma unroll
-            for (int b = 0; b < S; ++b) through = multiply_add(magnitude(rows[a][b]), own.scale[b], through);
-            const Wide half = own.scale[a] * Wide(0.5);
-            left[a] = through < half ? through : half;
+            for (int b = 1; b < S; ++b) through = multiply_add(magnitude(rows[a][b]), own.scale[b], through);
+            left[a] = fminf(through, own.scale[a] * Wide(0.5));
         }
     }
 
