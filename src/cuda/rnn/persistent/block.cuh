@@ -11,8 +11,8 @@
 //                all blocks, and each adds up the parts for its own units in the order of the blocks.
 //
 // Vectors and parts go through global memory, but for the vectors of a cluster, which blocks store straight into each
-// other's shared memory. There turns alternate between two sets: who stores in turn t + 1 has waited in turn t, for which
-// every block arrived after it had read what it got in turn t - 1.
+// other's shared memory. There turns alternate between two sets: who stores in turn t + 1 has waited in turn t, for
+// which every block arrived after it had read what it got in turn t - 1.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
@@ -104,8 +104,8 @@ class RnnPersistentBlock {
         __syncthreads();
     }
 
-    // Publishes this thread's element of the vectors for the gather after the next send, arrive and wait: where the team is
-    // no cluster, in `vectors` [rows, H, padded].
+    // Publishes this thread's element of the vectors for the gather after the next send, arrive and wait: where the
+    // team is no cluster, in `vectors` [rows, H, padded].
     __device__ __forceinline__ void publish(X* vectors, Wide value) const {
         const int k = first_unit() + unit();
         if (clustered())
@@ -196,10 +196,11 @@ class RnnPersistentBlock {
         return *reinterpret_cast<const Bunch<T, N>*>(from);
     }
 
-    // Whether a thread holds its places in the sums of scatter; f64 has no registers left for them.
+    // Whether a thread holds its row, its unit and its places in the sums of scatter, which take divisions to find; f64
+    // has no registers left for them.
     static constexpr bool holds_places = sizeof(Wide) == 4;
-    // Of which element this thread adds up the parts of every sum_parts-th block, from `part` on. Threads that have none
-    // begin behind the last block.
+    // Of which element this thread adds up the parts of every sum_parts-th block, from `part` on. Threads that have
+    // none begin behind the last block.
     struct Sum {
         int element, part, offset;  // offset of the element in a block's part of `partials`
     };
@@ -218,8 +219,8 @@ class RnnPersistentBlock {
         const int vectors = padded_ / wide;
         return {i % vectors * wide, i / vectors * deep};
     }
-    // Which 8 bytes of the block's units this thread sends, and to which blocks: `block`, and then every side_by_side-th.
-    // Threads that have none begin behind the last block.
+    // Which 8 bytes of the block's units this thread sends, and to which blocks: `block`, and then every
+    // side_by_side-th. Threads that have none begin behind the last block.
     struct Copy {
         int row, word, block, side_by_side;
     };
