@@ -17,7 +17,7 @@ fi
 describe() {
     abidw --headers-dir "$headers" --drop-private-types --drop-undefined-syms --exported-interfaces-only \
         --no-architecture --no-comp-dir-path --no-corpus-path --no-elf-needed --no-show-locs --out-file "$1" "$library"
-    # Where the clone lies is no part of the interface.
+    # The path of the clone is no part of the interface.
     sed -i "s|\(<abi-instr .*path='\)[^']*/capi/|\1capi/|" "$1"
 }
 

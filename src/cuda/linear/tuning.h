@@ -49,7 +49,7 @@ struct LinearTuning : ChainedTuning {
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
 // Whether "few_long_rows" is expected to be fastest where "rows" without groups of chunks, and "columns", are not.
-// Where it is not either, or does not take the problem, "rows" gathers chunks in groups.
+// Otherwise, and for problems that it does not take, "rows" gathers chunks in groups.
 bool waves_suit(const LinearShape& shape, const LinearTuning& waves);
 
 }  // namespace flashscan::cuda

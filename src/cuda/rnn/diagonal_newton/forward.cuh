@@ -112,7 +112,7 @@ struct RnnNewtonForward {
         return told;
     }
 
-    // Of a NaN and a number, the number.
+    // Returns the larger number; where one of them is NaN, the other.
     static __device__ __forceinline__ Wide larger(Wide a, Wide b) { return fmaxf(a, b); }
     static __device__ __forceinline__ Wide magnitude(Wide a) { return fabsf(a); }
     // a - b, which is 0 for infinities and NaNs that are the same.
@@ -172,8 +172,8 @@ struct RnnNewtonForward {
         }
     }
 
-    // What is left of the recent magnitude after a step with Jacobian `rows`: what the step leaves of roundings of that size,
-    // and half of it at most.
+    // Computes what a step with Jacobian `rows` leaves of the recent magnitude: as much as of roundings of that size, and half
+    // of it at most.
     __device__ __forceinline__ void damp(const Wide (&rows)[S][S], Wide (&left)[S]) const {
 #pragma unroll
         for (int a = 0; a < S; ++a) {

@@ -104,7 +104,7 @@ class RnnPersistentBlock {
         __syncthreads();
     }
 
-    // Publishes this thread's element of the vectors for the gather after the next send, arrive and wait: where the
+    // Publishes this thread's element of the vectors for the gather after the next arrive_with_vectors and wait: where the
     // team is no cluster, in `vectors` [rows, H, padded].
     __device__ __forceinline__ void publish(X* vectors, Wide value) const {
         const int k = first_unit() + unit();
@@ -113,14 +113,11 @@ class RnnPersistentBlock {
         else
             vectors[((first_row_ + row()) * f_.heads + head_) * padded_ + k] = Element<X>::narrow(value);
     }
-    // Copies what the block's threads published to the other blocks of a cluster. All threads must call it.
-    __device__ __forceinline__ void send() const {
-        if (!clustered()) return;
-        __syncthreads();
-        uint2* const words = reinterpret_cast<uint2*>(vector(copy_.row, turn_ + 1) + first_unit()) + copy_.word;
-        const uint2 value = *words;
-        for (int b = copy_.block; b < f_.s.blocks; b += copy_.side_by_side)
-            if (b != block_) *ptx::pointer_in(words, b) = value;
+    // Arrives once what the block's threads published has been copied to the other blocks of a cluster. All threads must
+    // call it.
+    __device__ __forceinline__ void arrive_with_vectors() {
+        if (clustered()) send();
+        arrive();
     }
     // Multiplies the rows of R of gather `Which` by the vectors, which all blocks of the team published.
     template <int Which>
@@ -199,8 +196,8 @@ class RnnPersistentBlock {
     // Whether a thread holds its row, its unit and its places in the sums of scatter, which take divisions to find; f64
     // has no registers left for them.
     static constexpr bool holds_places = sizeof(Wide) == 4;
-    // Of which element this thread adds up the parts of every sum_parts-th block, from `part` on. Threads that have
-    // none begin behind the last block.
+    // This thread adds up the parts of `element` of every sum_parts-th block, from block `part` on. Threads that have none
+    // begin behind the last block.
     struct Sum {
         int element, part, offset;  // offset of the element in a block's part of `partials`
     };
@@ -219,8 +216,8 @@ class RnnPersistentBlock {
         const int vectors = padded_ / wide;
         return {i % vectors * wide, i / vectors * deep};
     }
-    // Which 8 bytes of the block's units this thread sends, and to which blocks: `block`, and then every
-    // side_by_side-th. Threads that have none begin behind the last block.
+    // This thread sends 8 bytes of the block's units, word `word` of row `row`, to block `block` and every side_by_side-th
+    // after it. Threads that have none begin behind the last block.
     struct Copy {
         int row, word, block, side_by_side;
     };
@@ -230,6 +227,14 @@ class RnnPersistentBlock {
         const bool has =
             thread < side_by_side * all && (first_unit() + word * 8 / static_cast<int>(sizeof(X))) < padded_;
         return {thread % all / words, word, has ? thread / all : f_.s.blocks, side_by_side};
+    }
+
+    __device__ __forceinline__ void send() const {
+        __syncthreads();
+        uint2* const words = reinterpret_cast<uint2*>(vector(copy_.row, turn_ + 1) + first_unit()) + copy_.word;
+        const uint2 value = *words;
+        for (int b = copy_.block; b < f_.s.blocks; b += copy_.side_by_side)
+            if (b != block_) *ptx::pointer_in(words, b) = value;
     }
 
     __device__ __forceinline__ bool clustered() const { return f_.s.clustered != 0; }

@@ -44,8 +44,7 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
             enter_step(p, e, 0, -1, state);
             block.publish(factors(0), state[0]);
         }
-        block.send();
-        block.arrive();
+        block.arrive_with_vectors();
         for (int64_t step = 0; step < p.time; ++step) {
             RnnForwardStep<X, Cell> work;
             if (inside) work.load(p, e, step);
@@ -55,8 +54,7 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
             if (inside) block.template gathered<0, 0, together>(product);
             if constexpr (Cell::resets_before) {
                 if (inside) block.publish(static_cast<X*>(p.reset_factors), work.reset(product[0], state[0]));
-                block.send();
-                block.arrive();
+                block.arrive_with_vectors();
                 block.wait();
                 block.template gather<1>(static_cast<const X*>(p.reset_factors));
                 if (inside) block.template gathered<1, together, G>(product);
@@ -66,10 +64,7 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
                 enter_step(p, e, step + 1, work.owner(), state);
                 if (step + 1 < p.time) block.publish(factors(step + 1), state[0]);
             }
-            if (step + 1 < p.time) {
-                block.send();
-                block.arrive();
-            }
+            if (step + 1 < p.time) block.arrive_with_vectors();
             if (inside) work.store(p, e);
         }
     }
