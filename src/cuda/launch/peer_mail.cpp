@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/launch/peer_mail.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
-#include <random>
 
 #include "core/rounding.h"
 #include "cuda/launch/launch.h"
@@ -68,9 +68,12 @@ SpareMailboxes& spare_mailboxes() {
 
 // Returns a number that no other process of the host has.
 uint64_t process_number() {
+    // std::random_device of a static libstdc++ needs a newer glibc than wheels promise.
     static const uint64_t drawn = [] {
-        std::random_device source;
-        return uint64_t{source()} << 32 | source();
+        uint64_t number = 0;
+        if (getrandom(&number, sizeof(number), 0) != static_cast<ssize_t>(sizeof(number)))
+            fail(Code::internal_error, "the system gives no random numbers");
+        return number;
     }();
     return drawn ^ static_cast<uint64_t>(getpid());
 }
