@@ -108,16 +108,20 @@ template <auto make, const auto& architectures>
 std::unique_ptr<RnnKernel> where_compiled(const RnnProblem& problem, const Options& options, std::string& refusal) {
     return has_code(architectures, options.device, refusal) ? make(problem, options, refusal) : nullptr;
 }
-// Affine maps alone are in a layer without PTX.
+// Of two kernels a part is in a layer without PTX: affine maps, and heads of one unit in f64.
 std::unique_ptr<OperatorKernel> make_tiny(const OperatorProblem& problem, const Options& options,
                                           std::string& refusal) {
     if (problem.is_affine() && !has_code(real, options.device, refusal)) return nullptr;
     return make_operator_tiny(problem, options, refusal);
 }
+std::unique_ptr<RnnKernel> make_diagonal(const RnnProblem& problem, const Options& options, std::string& refusal) {
+    if (problem.dtype == Dtype::f64 && !has_code(real, options.device, refusal)) return nullptr;
+    return make_rnn_diagonal(problem, options, refusal);
+}
 
 constexpr RnnCandidate rnn[] = {
     {"diagonal_newton", where_compiled<make_rnn_diagonal_newton, real>},
-    {"diagonal", make_rnn_diagonal},
+    {"diagonal", make_diagonal},
     {"decode", where_compiled<make_rnn_decode, real>},
     {"fused", where_compiled<make_rnn_fused, clusters>},
     {"persistent", make_rnn_persistent},
