@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of table.h. The entries of each dtype are compiled in a file of their own.
+// The table of table.h. The entries of each dtype are compiled in a file of their own, but for bf16 and f16, which
+// share one.
 #include "cuda/operators/instances/table.h"
 
 #include <algorithm>

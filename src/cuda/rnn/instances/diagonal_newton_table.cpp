@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of newton_table.h. The kernels of each dtype are compiled in a file of their own.
+// The table of diagonal_newton_table.h.
 #include "cuda/rnn/instances/diagonal_newton_table.h"
 
 namespace flashscan::cuda {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of diagonal_table.h. The kernels of each dtype are compiled in a file of their own.
+// The table of diagonal_table.h. The kernels of each dtype are compiled in a file of their own, but for bf16 and f16,
+// which share one.
 #include "cuda/rnn/instances/diagonal_table.h"
 
 namespace flashscan::cuda {

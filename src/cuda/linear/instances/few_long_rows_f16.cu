@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-// Compiles the kernels "few_long_rows" of the linear recurrence for f16.
-#include "cuda/linear/instances/few_long_rows_instance.cuh"
-
-namespace flashscan::cuda {
-
-WaveKernels waves_f16() { return make_wave_kernels<__half>(Dtype::f16); }
-
-}  // namespace flashscan::cuda
