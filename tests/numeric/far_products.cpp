@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gates whose products over many steps leave the numbers of the arithmetic and come back, while every state of the
-// step-by-step loop stays normal: results are as near to the reference as any others.
+// Gates whose products over many steps leave the numbers of the arithmetic, while every state of the step-by-step loop
+// stays normal: results are as near to the reference as any others.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "numeric/property.h"
@@ -11,14 +12,11 @@
 namespace numeric {
 namespace {
 
-// What holds on the CPU. CUDA forms products over a chunk in the type of the arithmetic and does not keep up with this
-// yet; true runs the same cases there.
-constexpr bool cuda_takes_far_products = false;
-
+// Products that fall below the normal numbers and grow again. CUDA forms products over a chunk in the type of the
+// arithmetic and takes them for 0.
 std::vector<Target> far_targets() {
     std::vector<Target> targets = all_targets();
-    if (!cuda_takes_far_products)
-        std::erase_if(targets, [](const Target& target) { return target.backend == FLASHSCAN_BACKEND_CUDA; });
+    std::erase_if(targets, [](const Target& target) { return target.backend == FLASHSCAN_BACKEND_CUDA; });
     return targets;
 }
 
@@ -85,6 +83,34 @@ TEST_P(FarProducts, ReturnToOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Far, FarProducts, testing::ValuesIn(cases_on(far_targets(), far_problems())), name_of_case);
+
+class Climbing : public Property {};
+
+TEST_P(Climbing, FromAnInputThatFollowsAGateOfZero) {
+    const Problem& p = GetParam().problem;
+    expect_near_reference(GetParam(), climbing_data(p));
+}
+
+// Gates of 2 for half of the time, which no state enters and, past a gate of 0, no gradient; then gates of a half.
+TEST_P(Climbing, WithNothingToCarry) {
+    const Problem& p = GetParam().problem;
+    Data data = make_data(p);
+    std::fill(data.state_in.begin(), data.state_in.end(), 0.0);
+    for (const Sequence& s : sequences_of(p, data))
+        for (int64_t i = 0; i < s.length(); ++i)
+            for (int64_t c = 0; c < p.channels; ++c) {
+                const int64_t t = s.step(p, i), half = s.length() / 2;
+                const double power = i < half ? 1 : i == half ? -std::numeric_limits<double>::infinity() : -1;
+                const Value g = p.form == FLASHSCAN_GATE_LOG ? power * std::numbers::ln2 : std::exp2(power);
+                data.gate[p.gate_index(s.batch, t, c)] = rounded(p.gate_dtype, g);
+                if (i >= half) continue;
+                data.input[p.index(s.batch, t, c)] = 0;
+                data.grad_output[p.index(s.batch, t, c)] = 0;
+            }
+    expect_near_reference(GetParam(), data);
+}
+
+INSTANTIATE_TEST_SUITE_P(Far, Climbing, testing::ValuesIn(cases_on(all_targets(), far_problems())), name_of_case);
 
 // States and inputs that decay below the normal numbers end as zeros or as what the loop has, never as anything else.
 TEST_P(FarProducts, DecayToNothing) {

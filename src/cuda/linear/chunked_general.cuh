@@ -39,6 +39,7 @@
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/ptx/thread_index.cuh"
 #include "cuda/linear/gate_gradient.cuh"
+#include "cuda/linear/in_order.cuh"
 #include "cuda/linear/look_back.cuh"
 
 namespace flashscan::cuda {
@@ -195,8 +196,8 @@ struct ChunkedBlock {
 
     // Finds the carry into the lane's steps: from the edge of the launch or from earlier chunks into the block's chunk,
     // from there through the earlier warps and lanes.
-    __device__ __forceinline__ void find_carry(const Map (&through)[V], const Words<Wide> (&known)[V],
-                                               Wide (&carry)[V]) const {
+    __device__ __forceinline__ void find_carry(const Map (&through)[V], const Words<Wide> (&known)[V], Wide (&carry)[V],
+                                               bool (&owed)[V]) const {
         const Wide* const edge = static_cast<const Wide*>(p.edge_in);
 #pragma unroll
         for (int v = 0; v < V; ++v)
@@ -212,9 +213,19 @@ struct ChunkedBlock {
         for (int v = 0; v < V; ++v) {
             if (chain.chunks > 1)
                 carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segments().mine() == 0, known[v], carry[v]);
-            carry[v] = chain.advance(row_of(v), warp_time, segments().mine() == 0, carry[v]);
+            const Wide into_link = carry[v];
+            carry[v] = chain.advance(row_of(v), warp_time, segments().is_last(), carry[v], owed[v]);
             carry[v] = segments().enter(through[v], carry[v]);
+            if (!is_finite(carry[v]) && is_finite(into_link) && v < at.rows)
+                carry[v] = carry_from<Ty, Shape, Down, Backward>(p, at, at.row + v, chain.warps_of_link(warp_time),
+                                                                 into_link, carry[v]);
         }
+    }
+    // Publishes the carries into the next link that find_carry left to be found step by step.
+    __device__ __forceinline__ void publish_owed(const Wide (&carry)[V], const bool (&owed)[V]) const {
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (owed[v]) chain.publish_next(row_of(v), carry[v]);
     }
 
     // Pass 2: walks the lane's steps from their carry and stores the results.
@@ -318,9 +329,11 @@ __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warp
             block.summarize(tile, sequences);
         }
         typename Ty::Wide carry[Block::V];
+        bool owed[Block::V] = {};
         const Block block = Block::here(p, chain_memory, entry);
-        block.find_carry(tile.through, known, carry);
+        block.find_carry(tile.through, known, carry, owed);
         block.walk(tile, sequences, carry, sums, entry == 0);
+        block.publish_owed(carry, owed);
         if constexpr (Backward)
             if (entry == entries - 1 && block.gate_wanted() && Block::Sum::wanted(p)) block.write_sums(sums);
     }

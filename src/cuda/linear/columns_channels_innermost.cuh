@@ -26,6 +26,7 @@
 #include "cuda/device/tile/aligned_packs.cuh"
 #include "cuda/device/tile/skewed_pairs.cuh"
 #include "cuda/linear/gate_gradient.cuh"
+#include "cuda/linear/in_order.cuh"
 #include "cuda/linear/look_back.cuh"
 #include "cuda/linear/walk.cuh"
 
@@ -104,6 +105,9 @@ struct LinearColumnsWork {
         if (p.edge_out != nullptr) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry;
     }
 
+    __device__ __forceinline__ Wide in_order(int v, int64_t warps, Wide into, Wide computed) const {
+        return carry_from<Ty, Shape, Down, Backward>(p, at, at.row + v, warps, into, computed);
+    }
     __device__ __forceinline__ void walk(Wide (&carry)[V]) {
         const Walker walk{p, at, events};
         if constexpr (Backward) {

@@ -26,6 +26,7 @@
 #include "cuda/device/scan/chained_rows.cuh"
 #include "cuda/device/tile/skewed_vectors.cuh"
 #include "cuda/linear/gate_gradient.cuh"
+#include "cuda/linear/in_order.cuh"
 #include "cuda/linear/look_back.cuh"
 #include "cuda/linear/walk.cuh"
 
@@ -118,6 +119,9 @@ struct LinearRowsWork {
         if (p.edge_out != nullptr) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row] = carry;
     }
 
+    __device__ __forceinline__ Wide in_order(int v, int64_t warps, Wide into, Wide computed) const {
+        return carry_from<Ty, Shape, Down, Backward>(p, at, at.row + v, warps, into, computed);
+    }
     __device__ __forceinline__ void walk(Wide (&carry)[1]) {
         const Walker walk{p, at, events};
         if constexpr (Backward) {

@@ -37,6 +37,7 @@ struct ChainedColumns {
     static constexpr int strip_rows = V * (skewed ? skewed_pair_lanes : 32);
     static constexpr bool has_groups = requires(const Params& q) { q.grouped; }
     &&V * sizeof(Record) <= column_group_record_bytes;
+    static constexpr bool has_order = requires(const Work& work, Wide c) { work.in_order(0, int64_t{}, c, c); };
     struct Totals {
         Record of[chained_warps][V][32];
         Wide carry[has_groups ? 2 : 1][V][32];  // into the chunk, of the block's strips, where chunks are in groups
@@ -109,11 +110,12 @@ struct ChainedColumns {
         __syncthreads();
         Map before[V];
         compose_earlier_warps(before);
-        if (grouped())
-            find_carry_in_group(before, through, known, carry);
-        else
-            find_carry(before, through, known, carry);
+        Wide into[V];
+        const bool owed = grouped() ? find_carry_in_group(before, through, known, into, carry)
+                                    : find_carry(before, through, known, into, carry);
+        if constexpr (has_order) walk_in_order(work, into, carry);
         work.walk(carry);
+        if (owed) publish_carries(carry);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
             work.finish(chunk, WarpsInTime{warp_row, 1 << p.log2_warp_rows, warp_time, warps_in_time});
         if (!holds_step<Shape>(at, Down ? 0 : p.time - 1)) return;
@@ -131,23 +133,60 @@ struct ChainedColumns {
             for (int v = 0; v < V; ++v) before[v] = Monoid::compose(before[v], Monoid::to_map(total(w, v)));
     }
 
-    // Finds the carries into the lane's steps. On entry `carry` is what the rows start from where this is their first
-    // chunk. The lanes of a strip's last warp publish the carries into the next chunk: a lane whose rows are all cut
-    // within the chunk does so before it waits for its own carries, the others do right after.
-    __device__ __forceinline__ void find_carry(const Map (&before)[V], const Map (&through)[V],
-                                               const Words<Carries>& known, Wide (&carry)[V]) const {
-        const bool hands = chunk + 1 < p.chunks && is_last() && at.rows > 0;
+    // Publishes the carries into the next chunk, or the next group of chunks.
+    __device__ __forceinline__ void publish_carries(const Wide (&carry)[V]) const {
         Carries next;
-        bool cut = true;
+#pragma unroll
+        for (int v = 0; v < V; ++v) next.of[v] = carry[v];
+        publish_value(p.carries, place_of_carries((grouped() ? chunk / column_chunk_group : chunk) + 1), next);
+    }
+    // The same, unless one has yet to be found step by step; returns whether one has.
+    __device__ __forceinline__ bool publish_or_owe(const Wide (&carry)[V]) const {
+        if constexpr (has_order) {
+            bool finite = true;
+#pragma unroll
+            for (int v = 0; v < V; ++v) finite = finite && (v >= at.rows || is_finite(carry[v]));
+            if (!finite) return true;
+        }
+        publish_carries(carry);
+        return false;
+    }
+
+    // Finds those carries into the lane's steps that are not finite step by step, from the carries `into` the chunk, or
+    // from those into its group.
+    __device__ __forceinline__ void walk_in_order(const Work& work, const Wide (&into)[V], Wide (&carry)[V]) const {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if (v >= at.rows || is_finite(carry[v])) continue;
+            Wide start = into[v];
+            uint32_t from = chunk;
+            if (grouped() && chunk > 0) {
+                from -= chunk % column_chunk_group;
+                start = await_value<Carries>(p.carries, place_of_carries(chunk / column_chunk_group)).of[v];
+            }
+            if (is_finite(start))
+                carry[v] = work.in_order(v, int64_t{chunk - from} * warps_in_time + warp_time, start, carry[v]);
+        }
+    }
+
+    // Finds the carries into the chunk and into the lane's steps. On entry `carry` is what the rows start from where
+    // this is their first chunk. The lanes of a strip's last warp publish the carries into the next chunk, unless they
+    // return that they owe them: a lane whose rows are all cut within the chunk does so before it waits for its own
+    // carries, the others do right after.
+    __device__ __forceinline__ bool find_carry(const Map (&before)[V], const Map (&through)[V],
+                                               const Words<Carries>& known, Wide (&into)[V], Wide (&carry)[V]) const {
+        const bool hands = chunk + 1 < p.chunks && is_last() && at.rows > 0;
+        Wide next[V];
+        bool cut = true, owed = false;
         if (hands) {
             if (chunk == 0) ptx::wait_for_launch_before();
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 const Map whole = Monoid::compose(before[v], through[v]);
-                next.of[v] = Monoid::apply(whole, Monoid::start());
+                next[v] = Monoid::apply(whole, Monoid::start());
                 cut = cut && Monoid::is_cut(whole);
             }
-            if (cut) publish_value(p.carries, place_of_carries(chunk + 1), next);
+            if (cut) owed = publish_or_owe(next);
         }
         if (chunk > 0 && at.rows > 0) {
             const Carries in = await_value<Carries>(p.carries, place_of_carries(chunk), known);
@@ -157,29 +196,38 @@ struct ChainedColumns {
         __syncwarp();  // lanes leave the wait at different times and would otherwise stay diverged
 #pragma unroll
         for (int v = 0; v < V; ++v) {
+            into[v] = carry[v];
             carry[v] = Monoid::apply(before[v], carry[v]);
-            next.of[v] = Monoid::apply(through[v], carry[v]);
+            next[v] = Monoid::apply(through[v], carry[v]);
         }
-        if (hands && !cut) publish_value(p.carries, place_of_carries(chunk + 1), next);
+        if (hands && !cut) owed = publish_or_owe(next);
+        return owed;
     }
 
     // The same where chunks are gathered in groups.
-    __device__ __forceinline__ void find_carry_in_group(const Map (&before)[V], const Map (&through)[V],
-                                                        const Words<Carries>& known, Wide (&carry)[V]) const {
+    __device__ __forceinline__ bool find_carry_in_group(const Map (&before)[V], const Map (&through)[V],
+                                                        const Words<Carries>& known, Wide (&into)[V],
+                                                        Wide (&carry)[V]) const {
+        bool owed = false;
         if constexpr (has_groups) {
             if (is_last()) {
-                if (at.rows > 0) meet_group(before, through, known, carry);
+                if (at.rows > 0) owed = meet_group(before, through, known, carry);
 #pragma unroll
                 for (int v = 0; v < V; ++v) totals.carry[warp_row][v][at.lane] = carry[v];
             }
             __syncthreads();
 #pragma unroll
-            for (int v = 0; v < V; ++v) carry[v] = Monoid::apply(before[v], totals.carry[warp_row][v][at.lane]);
+            for (int v = 0; v < V; ++v) {
+                into[v] = totals.carry[warp_row][v][at.lane];
+                carry[v] = Monoid::apply(before[v], into[v]);
+            }
         }
+        return owed;
     }
 
-    // Publishes what later chunks need of this one, and sets the carry into it.
-    __device__ __forceinline__ void meet_group(const Map (&before)[V], const Map (&through)[V],
+    // Publishes what later chunks need of this one, and sets the carry into it. Returns whether the lane owes the
+    // carries into the next group.
+    __device__ __forceinline__ bool meet_group(const Map (&before)[V], const Map (&through)[V],
                                                const Words<Carries>& known, Wide (&carry)[V]) const {
         const uint32_t group = chunk / column_chunk_group, earlier = chunk % column_chunk_group;
         const bool hands = chunk + 1 < p.chunks, ends_group = earlier == column_chunk_group - 1;
@@ -198,7 +246,7 @@ struct ChainedColumns {
             if (hands) publish_value(p.carries, place_of_carries(0), in);
         }
         if (hands && !ends_group) publish_value(p.records, place_of_carries(chunk), mine);
-        if (chunk == 0) return;
+        if (chunk == 0) return false;
         // All that are missing are loaded at once: one after another, each would take a round trip to memory.
         Words<Records> seen[column_chunk_group - 1];
 #pragma unroll
@@ -214,10 +262,11 @@ struct ChainedColumns {
 #pragma unroll
             for (int v = 0; v < V; ++v) carry[v] = Monoid::apply(Monoid::to_map(of.of[v]), carry[v]);
         }
-        if (!hands || !ends_group) return;
+        if (!hands || !ends_group) return false;
+        Wide next[V];
 #pragma unroll
-        for (int v = 0; v < V; ++v) in.of[v] = Monoid::apply(whole[v], carry[v]);
-        publish_value(p.carries, place_of_carries(group + 1), in);
+        for (int v = 0; v < V; ++v) next[v] = Monoid::apply(whole[v], carry[v]);
+        return publish_or_owe(next);
     }
 };
 

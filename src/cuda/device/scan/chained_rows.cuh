@@ -43,6 +43,12 @@
 //     walk(carry)                    computes and stores; the carry becomes the one after the lane's steps
 //     leave(carry)                   takes the carry after the row's last step
 //     finish(chunk, warps)           called by all threads of a block in the end; may be missing
+//     in_order(v, warps, into, computed)   the carry into the lane's steps of its row v, found step by step from the
+//                                    finite carry `into` that enters `warps` warps earlier in time; may be missing
+//
+// Where a work has in_order, a carry into a lane's steps that is not finite, which summaries that overflow give, is found
+// by it, and no carry is published before it is right: the lanes that hold a chunk's last steps publish one that is not
+// finite after their walk.
 //
 // A work whose Params have `grouped` and `records` takes few rows in groups, and has this too:
 //
@@ -50,6 +56,7 @@
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"
+#include "cuda/device/math/finite.cuh"
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/ptx/thread_index.cuh"
 #include "cuda/device/scan/block_order.cuh"
@@ -87,6 +94,7 @@ struct ChainedRows {
         Wide carry[2];  // into the chunk, of each of the block's rows
     };
     static constexpr bool Down = Work::Down, has_groups = requires(const Params&q) { q.grouped; };
+    static constexpr bool has_order = requires(const Work& work, Wide c) { work.in_order(0, int64_t{}, c, c); };
     static constexpr int L = Shape::L;
 
     const Params& p;
@@ -146,48 +154,76 @@ struct ChainedRows {
         // The carry that enters the row is read before the barrier, as the one that leaves may go to the same memory.
         Wide carry[1] = {chunk == 0 && at.rows > 0 ? work.enter(0) : Monoid::start()};
         __syncthreads();
+        bool owed = false;  // whether the lane has yet to publish a carry
         if (grouped()) {
             // Chunks are as many as rows may need that begin late in a vector, so the last one may be empty.
             const bool ends = chunk + 2 >= p.chunks || chunk % chunk_group == chunk_group - 1;
             const bool wanted = ends || work.writes();
-            find_carry_in_group(wanted, carry[0]);
+            owed = find_carry_in_group(wanted, carry[0]);
             if (!wanted) return;
         } else {
-            find_carry(known, carry[0]);
+            owed = find_carry(known, carry[0]);
         }
+        const Wide into = carry[0];
 #pragma unroll 4
         for (int w = 0; w < warp_time; ++w) carry[0] = Monoid::apply(Monoid::to_map(totals[w]), carry[0]);
         carry[0] = segments().enter(through[0], carry[0]);
+        if constexpr (has_order)
+            if (!is_finite(carry[0]) && at.rows > 0) carry[0] = in_order(work, into, carry[0]);
         work.walk(carry);
+        if (owed) publish_value(p.carries, place_of_carry(next()), carry[0]);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
             work.finish(chunk, WarpsInTime{ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time});
         if (at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
     }
 
+    // The chunk, or group of chunks, after this one.
+    __device__ __forceinline__ uint32_t next() const { return (grouped() ? chunk / chunk_group : chunk) + 1; }
+    // Publishes the carry into it, unless that has yet to be found step by step; returns whether it has.
+    __device__ __forceinline__ bool publish_or_owe(Wide carry) const {
+        if constexpr (has_order)
+            if (!is_finite(carry)) return true;
+        publish_value(p.carries, place_of_carry(next()), carry);
+        return false;
+    }
+
     // Finds the carry into the chunk. On entry `carry` is what the row starts from where this is its first chunk. One
-    // lane publishes the carry into the next chunk: before it waits for its own where the row is cut within the chunk,
-    // otherwise right after.
-    __device__ __forceinline__ void find_carry(const Words<Wide>& known, Wide& carry) const {
+    // lane publishes the carry into the next chunk, unless it returns that it owes it: before it waits for its own
+    // where the row is cut within the chunk, otherwise right after.
+    __device__ __forceinline__ bool find_carry(const Words<Wide>& known, Wide& carry) const {
         const bool hands =
             chunk + 1 < p.chunks && warp_time == warps_in_time - 1 && segments().is_last() && at.rows > 0;
+        bool owed = false;
         if (p.chunks > 1) ptx::wait_for_launch_before();
         Map whole = Monoid::identity();
         if (hands) {
             whole = summary();
-            if (Monoid::is_cut(whole))
-                publish_value(p.carries, place_of_carry(chunk + 1), Monoid::apply(whole, Monoid::start()));
+            if (Monoid::is_cut(whole)) owed = publish_or_owe(Monoid::apply(whole, Monoid::start()));
         }
         if (chunk > 0 && at.rows > 0) carry = await_value<Wide>(p.carries, place_of_carry(chunk), known);
-        if (hands && !Monoid::is_cut(whole))
-            publish_value(p.carries, place_of_carry(chunk + 1), Monoid::apply(whole, carry));
+        if (hands && !Monoid::is_cut(whole)) owed = publish_or_owe(Monoid::apply(whole, carry));
+        return owed;
     }
 
-    // The same where chunks are gathered in groups; the carry is set where it is `wanted`.
-    __device__ __forceinline__ void find_carry_in_group(bool wanted, Wide& carry) const {
+    // Finds the carry into the lane's steps step by step, from that into the chunk or into its group, if that is
+    // finite.
+    __device__ __forceinline__ Wide in_order(const Work& work, Wide into, Wide computed) const {
+        uint32_t from = chunk;
+        if (grouped() && chunk > 0) {
+            from -= chunk % chunk_group;
+            into = await_value<Wide>(p.carries, place_of_carry(chunk / chunk_group));
+        }
+        if (!is_finite(into)) return computed;
+        return work.in_order(0, int64_t{chunk - from} * warps_in_time + warp_time, into, computed);
+    }
+
+    // The same as find_carry where chunks are gathered in groups; the carry is set where it is `wanted`.
+    __device__ __forceinline__ bool find_carry_in_group(bool wanted, Wide& carry) const {
+        bool owed = false;
         if (warp_time == warps_in_time - 1 && at.rows > 0) {
             const uint32_t group = chunk / chunk_group, in_group = chunk % chunk_group;
             const int64_t place = (at.batch * p.rows + at.row) * p.chunks + chunk;
-            const bool hands = chunk + 1 < p.chunks && at.lane == 0, ends_group = in_group == chunk_group - 1;
+            const bool hands = chunk + 1 < p.chunks && segments().is_last(), ends_group = in_group == chunk_group - 1;
             const Map whole = summary();
             ptx::wait_for_launch_before();  // the launch before clears the memory that is published in
             if (hands && !ends_group) publish_value(p.records, place, Monoid::to_record(whole));
@@ -197,14 +233,14 @@ struct ChainedRows {
                 ask_for_value(p.carries, place_of_carry(group), known);
                 const Map earlier = compose_published<Monoid>(p.records, place - in_group, in_group, at.lane);
                 carry = Monoid::apply(earlier, await_value<Wide>(p.carries, place_of_carry(group), known));
-                if (hands && ends_group)
-                    publish_value(p.carries, place_of_carry(group + 1), Monoid::apply(whole, carry));
+                if (hands && ends_group) owed = publish_or_owe(Monoid::apply(whole, carry));
             }
             if (at.lane == 0) *entering = carry;
         }
-        if (!wanted) return;
+        if (!wanted) return false;
         __syncthreads();
         carry = *entering;
+        return owed;
     }
 
     // The summary of the row's steps in the chunk.

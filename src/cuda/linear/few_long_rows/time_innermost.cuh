@@ -240,7 +240,10 @@ struct WaveWarp {
             last = walked;
             if (++walked == stages) walked = 0;
         }
-        if (lane == 0) ptx::wait_for_stores_to_read<0>();
+        __syncwarp();
+        if (lane != 0) return;
+        ptx::wait_for_stores();
+        ptx::count_up(w.again.done);
     }
 };
 
@@ -272,7 +275,7 @@ __global__ void __launch_bounds__(WaveConfig<X, Backward>::threads, 1)
     else if (warp == Config::warps + 1)
         carries.receive();
     else if (blockIdx.x == 0)
-        carries.reduce();
+        carries.template walk_again<Down, Backward>(carries.reduce());
 #endif
 }
 
