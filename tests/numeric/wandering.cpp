@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 namespace numeric {
@@ -47,7 +46,7 @@ class Wanderer {
             return step();
         }
         place_ = range_.low;
-        return p_.form == FLASHSCAN_GATE_LOG ? -std::numeric_limits<double>::infinity() : 0;
+        return p_.form == FLASHSCAN_GATE_LOG ? -2000 : 0;
     }
     Value number(int32_t dtype, double place) {
         const double re = 2 * draw() - 1, im = 2 * draw() - 1;
@@ -89,7 +88,8 @@ Data climbing_data(const Problem& p) {
     // Gradients lie so far below the inverse of the states that the gradient of a gate of 0, the state before it times
     // the gradient after it, is a number.
     const double below = wide ? 350 : 40;
-    const Range range = wide ? Range{-600, 600, 1, 12, 0} : Range{narrow ? -124.0 : -80.0, narrow ? 6.0 : 80.0, 0.2, 3, 0};
+    const Range range =
+        wide ? Range{-600, 600, 1, 12, 0} : Range{narrow ? -124.0 : -80.0, narrow ? 6.0 : 80.0, 0.2, 3, 0};
     Data data = make_data(p);
     for (const Sequence& s : sequences_of(p, data))
         for (int64_t c = 0; c < p.channels; ++c) {

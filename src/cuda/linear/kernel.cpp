@@ -153,8 +153,6 @@ class Linear final : public LinearKernel {
     void launch_waves(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
         params.records = base + pass.records;
         params.carries = base + pass.carries;
-        char* const first = base + pass.records + pass.look_back_bytes;
-        const WalkAgain again{reinterpret_cast<uint32_t*>(first - WalkAgain::counter_bytes), first};
         const LinearTuning& t = pass.tuning;
         const Divisor by_chunks = divisor_of(static_cast<uint32_t>(t.chunks));
         LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
@@ -162,13 +160,13 @@ class Linear final : public LinearKernel {
         shape.cooperative = true;
         if (pass.time_inner) {
             clear_look_back(pass, params.records, stream);
-            const WavesParams waves{static_cast<uint32_t>(pass.wave_chunks()), by_chunks, t.ring, again};
+            const WavesParams waves{static_cast<uint32_t>(pass.wave_chunks()), by_chunks, t.ring};
             shape.overlaps = overlaps_;
             return launch(pass.kernel(), shape, stream, params, waves);
         }
         const StripWavesParams strips{static_cast<uint32_t>(pass.wave_chunks() / t.teams), by_chunks,
                                       static_cast<uint32_t>(t.teams), pass.dense ? 1 : 0,
-                                      static_cast<int32_t>(pass.wave_box_steps()), again};
+                                      static_cast<int32_t>(pass.wave_box_steps())};
         TensorMaps maps;
         if (pass.mapped()) encode_maps(pass, params, maps);
         launch(pass.kernel(), shape, stream, params, strips, maps);

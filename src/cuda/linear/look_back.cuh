@@ -157,8 +157,8 @@ struct LookBack {
     }
 
     // Returns the carry of a row into a warp of this chunk, given the carry into the link. Where the link ends with
-    // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link. One that
-    // is not finite has yet to be found step by step (in_order.cuh): it is `owed`.
+    // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link; one that
+    // is not finite is `owed` until it is known to be right (in_order.cuh).
     __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry, bool& owed) const {
         if (chunks > 1) {
             // First the groups, which the first half of the threads has folded, then the chunks. It is a loop so that
@@ -180,7 +180,7 @@ struct LookBack {
     __device__ __forceinline__ void publish_next(int row, Wide carry) const {
         publish_value(p.carries, place(link() + 1, row), carry);
     }
-    // How many warps, in the order of the walk, there are between the begin of the link and a warp of this chunk.
+    // How many warps there are, in the order of the walk, from the begin of the link to a warp of this chunk.
     __device__ __forceinline__ int64_t warps_of_link(int warp_time) const {
         const uint32_t first_chunk = link() << (p.log2_group_chunks + p.log2_link_groups);
         return int64_t{chunk - first_chunk} * warps_in_time + warp_time;

@@ -32,7 +32,5 @@ template <int Newer>
 __device__ __forceinline__ void wait_for_stores_to_read() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Newer) : "memory");
 }
-// Waits until the thread's stores are in global memory.
-__device__ __forceinline__ void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 }  // namespace flashscan::cuda::ptx

@@ -14,13 +14,12 @@ __device__ __forceinline__ void count_up(uint32_t* counter) {
 #endif
 }
 
-// To be called by one thread before a barrier of the block: polls until the counter, which began at `begin`, has been
-// counted up `count` times.
-__device__ __forceinline__ void wait_for_count(const uint32_t* counter, uint32_t count, uint32_t begin = 0) {
+// To be called by one thread before a barrier of the block: polls until the counter has reached `count`.
+__device__ __forceinline__ void wait_for_count(const uint32_t* counter, uint32_t count) {
 #if __CUDA_ARCH__ >= 700
-    uint32_t now = begin;
+    uint32_t now = 0;
     do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
-    while (now - begin < count);
+    while (now < count);
 #endif
 }
 

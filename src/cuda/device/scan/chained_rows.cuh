@@ -41,14 +41,16 @@
 //     summarize(through, then)       sets the summary of the lane's steps and calls then()
 //     enter()                        the carry that the row starts from
 //     walk(carry)                    computes and stores; the carry becomes the one after the lane's steps
-//     leave(carry)                   takes the carry after the row's last step
+//     is_left(), leave(v, carry)     whether what leaves a row is wanted, the same for all threads; takes the carry
+//                                    after the last step of the lane's row v
 //     finish(chunk, warps)           called by all threads of a block in the end; may be missing
-//     in_order(v, warps, into, computed)   the carry into the lane's steps of its row v, found step by step from the
-//                                    finite carry `into` that enters `warps` warps earlier in time; may be missing
+//     static again(p, at, v, warps, into, after)   walks the lane's steps of its row v again, in order, from the carry
+//                                    `into` that enters `warps` warps earlier in time, and returns the carry after
+//                                    them, or `after` where it cannot; may be missing
 //
-// Where a work has in_order, a carry into a lane's steps that is not finite, which summaries that overflow give, is found
-// by it, and no carry is published before it is right: the lanes that hold a chunk's last steps publish one that is not
-// finite after their walk.
+// Where a work has `again`, lanes that a carry enters which is not finite walk again in the end, since it may only have
+// overflowed on the way. No carry is published before it is right: one that is not finite is owed until then. The place
+// of the lane is then found anew, so that nothing of it is kept in registers for this.
 //
 // A work whose Params have `grouped` and `records` takes few rows in groups, and has this too:
 //
@@ -94,7 +96,16 @@ struct ChainedRows {
         Wide carry[2];  // into the chunk, of each of the block's rows
     };
     static constexpr bool Down = Work::Down, has_groups = requires(const Params&q) { q.grouped; };
-    static constexpr bool has_order = requires(const Work& work, Wide c) { work.in_order(0, int64_t{}, c, c); };
+    static constexpr bool has_again = requires(const Params& q, const Place& a, Wide c) {
+        Work::again(q, a, 0, int64_t{}, c, c);
+    };
+    // What a lane leaves to do: to walk its steps again, to publish a carry, of which `carry` is what it has. `any` tells
+    // whether a lane of the warp leaves something. It is known before results are stored: a flag that was put aside in
+    // local memory would have to wait for these stores.
+    struct Rest {
+        bool any = false, again = false, owed = false;
+        Wide carry{};
+    };
     static constexpr int L = Shape::L;
 
     const Params& p;
@@ -103,7 +114,7 @@ struct ChainedRows {
     int warp_time, warps_in_time;  // the warp's place among those of its row, in the order of the walk
     const Record* totals;          // summaries of the warps of the row, in the order of the walk
     Record* total;                 // the warp's own entry there
-    Wide* entering;                // the carry into the chunk, where chunks are gathered in groups
+    Wide* entering;                // the carry into the chunk, where chunks are gathered in groups or it is the first
     char* buffer;                  // the warp's part of dynamic shared memory
 
     static __device__ __forceinline__ ChainedRows here(const Params& p, const ChainedSets& sets, Totals& totals) {
@@ -141,7 +152,7 @@ struct ChainedRows {
             return false;
     }
 
-    __device__ __forceinline__ void run() const {
+    __device__ __forceinline__ Rest run() const {
         Words<Wide> known;
         if (chunk > 0 && at.rows > 0 && !grouped()) {
             ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
@@ -153,38 +164,56 @@ struct ChainedRows {
         if (segments().is_last()) *total = Monoid::to_record(through[0]);
         // The carry that enters the row is read before the barrier, as the one that leaves may go to the same memory.
         Wide carry[1] = {chunk == 0 && at.rows > 0 ? work.enter(0) : Monoid::start()};
+        if (has_again && chunk == 0 && !grouped() && warp_time == 0 && at.lane == 0) *entering = carry[0];
         __syncthreads();
-        bool owed = false;  // whether the lane has yet to publish a carry
+        Rest rest;
         if (grouped()) {
             // Chunks are as many as rows may need that begin late in a vector, so the last one may be empty.
             const bool ends = chunk + 2 >= p.chunks || chunk % chunk_group == chunk_group - 1;
             const bool wanted = ends || work.writes();
-            owed = find_carry_in_group(wanted, carry[0]);
-            if (!wanted) return;
+            rest.owed = find_carry_in_group(wanted, carry[0]);
+            if (!wanted) return {};
         } else {
-            owed = find_carry(known, carry[0]);
+            rest.owed = find_carry(known, carry[0]);
         }
-        const Wide into = carry[0];
 #pragma unroll 4
         for (int w = 0; w < warp_time; ++w) carry[0] = Monoid::apply(Monoid::to_map(totals[w]), carry[0]);
         carry[0] = segments().enter(through[0], carry[0]);
-        if constexpr (has_order)
-            if (!is_finite(carry[0]) && at.rows > 0) carry[0] = in_order(work, into, carry[0]);
+        if constexpr (has_again) {
+            rest.again = !is_finite(carry[0]) && at.rows > 0;
+            rest.any = __any_sync(0xffffffffU, rest.again || rest.owed) != 0;
+        }
         work.walk(carry);
-        if (owed) publish_value(p.carries, place_of_carry(next()), carry[0]);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
             work.finish(chunk, WarpsInTime{ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time});
-        if (at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
+        if (work.is_left() && at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
+        rest.carry = carry[0];
+        return rest;
+    }
+    // Does what is left, from the carry into the lane's chunk or into the chunk's group.
+    __device__ __forceinline__ void finish(Rest rest) const {
+        __syncwarp();  // other lanes may have stored the lane's results
+        if (rest.again) {
+            const uint32_t from = grouped() ? chunk - chunk % chunk_group : chunk;
+            const Wide into = chunk == 0
+                                  ? *entering
+                                  : await_value<Wide>(p.carries, place_of_carry(grouped() ? from / chunk_group : from));
+            rest.carry = Work::again(p, at, 0, int64_t{chunk - from} * warps_in_time + warp_time, into, rest.carry);
+        }
+        if (rest.owed) publish_value(p.carries, place_of_carry(next()), rest.carry);
     }
 
     // The chunk, or group of chunks, after this one.
     __device__ __forceinline__ uint32_t next() const { return (grouped() ? chunk / chunk_group : chunk) + 1; }
-    // Publishes the carry into it, unless that has yet to be found step by step; returns whether it has.
+    // Publishes the carry into it, unless the lane has to owe it; returns whether it has.
     __device__ __forceinline__ bool publish_or_owe(Wide carry) const {
-        if constexpr (has_order)
-            if (!is_finite(carry)) return true;
-        publish_value(p.carries, place_of_carry(next()), carry);
-        return false;
+        if constexpr (has_again) {
+            publish_if(is_finite(carry), p.carries, place_of_carry(next()), carry);
+            return !is_finite(carry);
+        } else {
+            publish_value(p.carries, place_of_carry(next()), carry);
+            return false;
+        }
     }
 
     // Finds the carry into the chunk. On entry `carry` is what the row starts from where this is its first chunk. One
@@ -205,19 +234,7 @@ struct ChainedRows {
         return owed;
     }
 
-    // Finds the carry into the lane's steps step by step, from that into the chunk or into its group, if that is
-    // finite.
-    __device__ __forceinline__ Wide in_order(const Work& work, Wide into, Wide computed) const {
-        uint32_t from = chunk;
-        if (grouped() && chunk > 0) {
-            from -= chunk % chunk_group;
-            into = await_value<Wide>(p.carries, place_of_carry(chunk / chunk_group));
-        }
-        if (!is_finite(into)) return computed;
-        return work.in_order(0, int64_t{chunk - from} * warps_in_time + warp_time, into, computed);
-    }
-
-    // The same as find_carry where chunks are gathered in groups; the carry is set where it is `wanted`.
+    // The same where chunks are gathered in groups; the carry is set where it is `wanted`.
     __device__ __forceinline__ bool find_carry_in_group(bool wanted, Wide& carry) const {
         bool owed = false;
         if (warp_time == warps_in_time - 1 && at.rows > 0) {
@@ -252,10 +269,22 @@ struct ChainedRows {
     }
 };
 
+// A function of its own, which is rarely called, so that its code lies apart from the rest.
+template <typename Work>
+__device__ __noinline__ void finish_rows(const typename Work::Params& p, const ChainedSets& sets,
+                                         typename ChainedRows<Work>::Totals& totals,
+                                         typename ChainedRows<Work>::Rest rest) {
+    ChainedRows<Work>::here(p, sets, totals).finish(rest);
+}
+
 template <typename Work>
 __device__ __forceinline__ void scan_chained_rows(const typename Work::Params& p, const ChainedSets& sets) {
-    __shared__ typename ChainedRows<Work>::Totals totals;
-    ChainedRows<Work>::here(p, sets, totals).run();
+    using Rows = ChainedRows<Work>;
+    __shared__ typename Rows::Totals totals;
+    const auto rest = Rows::here(p, sets, totals).run();
+    if constexpr (Rows::has_again)
+        if (rest.any) [[unlikely]]
+            finish_rows<Work>(p, sets, totals, rest);
 }
 
 }  // namespace flashscan::cuda

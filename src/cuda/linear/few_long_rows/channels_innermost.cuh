@@ -229,7 +229,6 @@ struct StripWarp {
             }
             if (k >= ahead) walk(k - ahead, through[0]);
         }
-        carries.count_warp();
     }
 };
 
@@ -265,12 +264,10 @@ __global__ void __launch_bounds__(StripConfig<X, Backward>::threads, 1)
     carries.meet(token);
     if (loads)
         ring.fill(begun, count, load);
-    else if (stores) {
+    else if (stores)
         ring.empty(count, [&](uint32_t k, uint32_t from) { copies.store(carries.template chunk_of<Down>(k), from); });
-        ptx::wait_for_stores();
-        ptx::count_up(w.again.done);
-    } else if (warp >= Config::warps + 2)
-        carries.template find<Down, Backward>(warp - Config::warps - 2);
+    else if (warp >= Config::warps + 2)
+        carries.find(warp - Config::warps - 2);
 #endif
 }
 

@@ -8,8 +8,7 @@
 //   publisher  composes the totals of its block's walking warps into the chunk's summary of each row and sends that to
 //              the row's reducers
 //   reducers   of a team's block r, for row r of the chunks: scan a wave's summaries, in a tree fixed by n, apply them
-//              to the carry that enters the wave, and send every block its carry; in the end they walk the row again
-//              where its carries overflowed (overflow.cuh)
+//              to the carry that enters the wave, and send every block its carry
 //   receivers  wait for the carries of the block's rows and put them into shared memory
 //
 // So each summary is read once and each carry is written once, by as many warps as chunks have rows. A block has two
@@ -134,7 +133,6 @@ struct StripCarries {
         for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words;
              i += int64_t{gridDim.x} * blockDim.x)
             static_cast<ptx::TaggedWord*>(p.records)[i] = {~uint64_t{0}, ~uint64_t{0}};
-        if (blockIdx.x == 0 && threadIdx.x == 0) *w.again.done = ~0U;
         return cooperative_groups::this_grid().barrier_arrive();
     }
     static __device__ __forceinline__ void meet(typename Grid::arrival_token token) {
@@ -186,23 +184,12 @@ struct StripCarries {
                 if (turn == 0) {
                     const Wide first = first_of(sequence, row);
                     slot(k).carries[row] = first;
-                    first_again(sequence, row) = first;
                     m = {m.a, Ty::apply(m, first), true};
                 }
                 send_value(p.records, record_place(k, row, index), Total{m.x, m.a}, uint64_t{k} << 1 | m.cut);
             }
             signal(slot(k).published_barrier);
         }
-        count_warp();
-    }
-    // Where the carry that a row's sequence starts from is kept.
-    __device__ __forceinline__ Wide& first_again(uint32_t sequence, int row) const {
-        return static_cast<Wide*>(w.again.first)[static_cast<int64_t>(sequence) * rows + row];
-    }
-    // Called by each warp that writes, when it is done.
-    __device__ __forceinline__ void count_warp() const {
-        __syncwarp();
-        if (lane() == 0) ptx::count_up(w.again.done);
     }
 
     // A receiver, for the waves which, which + 2, ...
@@ -247,11 +234,9 @@ struct StripCarries {
     }
 
     // A reducer, for the waves which, which + 2, ... of a row; a lane composes Part neighbouring chunks of a wave.
-    // Returns those of the team's sequences in which the row's carries overflowed.
     template <int Part>
-    __device__ __forceinline__ RowSet reduce(int row, uint32_t which) const {
+    __device__ __forceinline__ void reduce(int row, uint32_t which) const {
         const int first = Part * lane();
-        RowSet overflowed;
         for (uint32_t k = which; k < waves(); k += 2) {
             const int mine = static_cast<int>(min(blocks, w.chunks - k * blocks)) - first;
             Map maps[Part], through = Ty::identity();
@@ -275,37 +260,18 @@ struct StripCarries {
                 if (i < mine)
                     send_value(p.carries, carry_place(k, static_cast<uint32_t>(first + i), row), carry,
                                uint64_t{k} << 1);
-                const Wide next = carry_after(maps[i], carry);
-                if (i < mine && overflows(maps[i].cut, carry, next))
-                    overflowed.add(quotient(k * blocks + static_cast<uint32_t>(first + i), w.by_chunks));
-                carry = next;
+                carry = carry_after(maps[i], carry);
             }
-        }
-        return overflowed.of_warp();
-    }
-    // Walks the row again in these of the team's sequences when all blocks are done.
-    template <bool Down, bool Backward>
-    __device__ __forceinline__ void walk_again(const RowSet& sequences, int row) const {
-        if (sequences.bits == 0 || !keeps_source(p)) return;
-        ptx::wait_for_count(w.again.done, (Warps + 2) * gridDim.x, ~0U);
-        for (uint32_t n = static_cast<uint32_t>(lane()); n * p.chunks < w.chunks; n += 32) {
-            uint32_t group;
-            const uint32_t sequence = n * w.teams + team, batch = batch_of(sequence, group);
-            const int64_t place = static_cast<int64_t>(group) * rows + row;
-            if (sequences.has(n) && place < p.rows)
-                walk_row_again<Ty, Down, Backward>(p, batch, place, first_again(sequence, row));
         }
     }
 
     // A warp that finds carries runs this; `helper` is its number among these warps.
-    template <bool Down, bool Backward>
     __device__ __forceinline__ void find(int helper) const {
         if (helper == 0) return publish();
         if (helper < 3) return receive(static_cast<uint32_t>(helper - 1));
         if (index >= static_cast<uint32_t>(rows)) return;
         const auto run = [&](auto part) {
-            const int row = static_cast<int>(index);
-            walk_again<Down, Backward>(reduce<decltype(part)::value>(row, static_cast<uint32_t>(helper - 3)), row);
+            reduce<decltype(part)::value>(static_cast<int>(index), static_cast<uint32_t>(helper - 3));
         };
         if (blocks <= 64)
             run(std::integral_constant<int, 2>{});

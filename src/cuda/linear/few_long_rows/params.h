@@ -9,19 +9,11 @@ namespace flashscan::cuda {
 // The most blocks of a launch, or of a team: one warp composes the summaries of them all, five for each lane.
 inline constexpr int wave_most_blocks = 160;
 
-// Memory with which rows that overflow are walked again (overflow.cuh). It lies behind what is exchanged.
-struct WalkAgain {
-    static constexpr int counter_bytes = 16;
-    uint32_t* done = nullptr;  // counts warps whose writes are done; all of its bits are one before the first
-    void* first = nullptr;     // the carry that each row starts from, [sequences, rows of a chunk]
-};
-
 // Arguments of linear_waves. Chunks are numbered through all rows, one row after the other.
 struct WavesParams {
     uint32_t chunks = 0;  // chunks of all rows together
     Divisor by_chunks;    // divides by the chunks of a row, LinearParams::chunks
     int32_t ring = 0;     // stages in the ring buffer that each warp has in shared memory
-    WalkAgain again;
 };
 
 // Arguments of linear_strip_waves. The blocks are divided into teams, of which each has every `teams`-th strip; chunks
@@ -32,7 +24,6 @@ struct StripWavesParams {
     uint32_t teams = 1;     // how many teams of blocks there are
     int32_t dense = 0;      // whether the steps of a strip lie next to each other in every tensor
     int32_t box_steps = 0;  // where they do not: steps of a box of the tensor maps
-    WalkAgain again;
 };
 
 }  // namespace flashscan::cuda

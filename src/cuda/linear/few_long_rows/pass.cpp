@@ -36,14 +36,13 @@ bool are_dense(const LinearPass& l, int64_t element_bytes) {
            (!backward || (dense(v.states) && dense(v.grad_gate)));
 }
 
-// Books the memory through which blocks exchange summaries and carries, and that for walking rows again. Each word of a
-// value has a tag of the same size beside it, hence the factor of two.
+// Books the memory through which blocks exchange summaries and carries. Each word of a value has a tag of the same size
+// beside it, hence the factor of two.
 void book_waves(LinearPass& l) {
     const Extent words = Extent(l.wave_facts().slots) * l.tuning.blocks * l.wave_rows();
     const Extent records = 2 * words * l.kernels->record_bytes, carries = 2 * words * l.kernels->carry_bytes;
-    const Extent all = records + carries + WalkAgain::counter_bytes;
-    l.records = l.workspace.book(all + Extent(l.wave_sequences()) * l.wave_rows() * l.kernels->carry_bytes);
-    l.look_back_bytes = static_cast<size_t>(all);
+    l.records = l.workspace.book(records + carries);
+    l.look_back_bytes = static_cast<size_t>(records + carries);
     l.carries = l.records + static_cast<size_t>(records);
 }
 

@@ -240,10 +240,7 @@ struct WaveWarp {
             last = walked;
             if (++walked == stages) walked = 0;
         }
-        __syncwarp();
-        if (lane != 0) return;
-        ptx::wait_for_stores();
-        ptx::count_up(w.again.done);
+        if (lane == 0) ptx::wait_for_stores_to_read<0>();
     }
 };
 
@@ -275,7 +272,7 @@ __global__ void __launch_bounds__(WaveConfig<X, Backward>::threads, 1)
     else if (warp == Config::warps + 1)
         carries.receive();
     else if (blockIdx.x == 0)
-        carries.template walk_again<Down, Backward>(carries.reduce());
+        carries.reduce();
 #endif
 }
 

@@ -7,8 +7,7 @@
 //
 //   publisher  composes the totals of its block's walking warps into the chunk's summary and sends it to the reducer
 //   reducer    scans a wave's summaries, in a tree fixed by n, applies them to the carry that enters the wave, and
-//              sends every block its carry; it works in the first block alone, and in the end walks rows again whose
-//              carries overflowed (overflow.cuh)
+//              sends every block its carry; it works in the first block alone
 //   receiver   waits for the block's carry and computes from it the carries of the block's walking warps
 //
 // At the first chunk of a row the summary includes the carry that the row starts from and is marked as cut, so that
@@ -21,7 +20,7 @@
 #include "cuda/device/exchange/tagged_values.cuh"
 #include "cuda/device/ptx/cluster.cuh"
 #include "cuda/device/ptx/launch.cuh"
-#include "cuda/linear/few_long_rows/overflow.cuh"
+#include "cuda/linear/few_long_rows/params.h"
 #include "cuda/linear/look_back.cuh"
 
 namespace flashscan::cuda {
@@ -106,14 +105,12 @@ struct WaveCarries {
                 if (turn == 0) {
                     const Wide first = p.edge_in != nullptr ? static_cast<const Wide*>(p.edge_in)[row] : Wide{};
                     slot(k).first = first;
-                    static_cast<Wide*>(w.again.first)[row] = first;
                     m = {m.a, Ty::apply(m, first), true};
                 }
                 send_value(p.records, place(k, blockIdx.x), Record<Ty>{m.x, m.a}, uint64_t{k} << 1 | m.cut);
                 signal(slot(k).published_barrier);
             }
         }
-        if (lane() == Warps - 1) ptx::count_up(w.again.done);
     }
 
     // The receiver: one warp of each block.
@@ -133,13 +130,11 @@ struct WaveCarries {
         }
     }
 
-    // The reducer: one warp of the first block. A lane composes `part` neighbouring chunks of a wave. Returns the rows
-    // whose carries overflowed.
-    __device__ __forceinline__ RowSet reduce() const {
+    // The reducer: one warp of the first block. A lane composes `part` neighbouring chunks of a wave.
+    __device__ __forceinline__ void reduce() const {
         ptx::wait_for_launch_before();
         const uint32_t part = (gridDim.x + 31) / 32, first = static_cast<uint32_t>(lane()) * part;
         Wide start{};
-        RowSet overflowed;
         for (uint32_t k = 0; k < waves(); ++k) {
             const uint32_t blocks = min(gridDim.x, w.chunks - k * gridDim.x);
             const int mine = first < blocks ? static_cast<int>(min(part, blocks - first)) : 0;
@@ -158,25 +153,9 @@ struct WaveCarries {
             for (int i = 0; i < most_of_lane; ++i) {
                 if (i >= mine) continue;
                 send_value(p.carries, place(k, first + i), carry, uint64_t{k} << 1);
-                const Wide next = Ty::apply(maps[i], carry);
-                if (overflows(maps[i].cut, carry, next))
-                    overflowed.add(quotient(k * gridDim.x + first + i, w.by_chunks));
-                carry = next;
+                carry = Ty::apply(maps[i], carry);
             }
             start = shuffle(Ty::apply(through, start), 31);
-        }
-        return overflowed.of_warp();
-    }
-    // Walks these rows again when all blocks are done.
-    template <bool Down, bool Backward>
-    __device__ __forceinline__ void walk_again(const RowSet& rows) const {
-        if (rows.bits == 0 || !keeps_source(p)) return;
-        ptx::wait_for_count(w.again.done, (Warps + 1) * gridDim.x, ~0U);
-        for (uint32_t row = static_cast<uint32_t>(lane()); row < p.batches * p.rows; row += 32) {
-            if (!rows.has(row)) continue;
-            const uint32_t batch = p.batches > 1 ? quotient(row, p.by_row_groups) : 0;
-            walk_row_again<Ty, Down, Backward>(p, batch, row - batch * static_cast<uint32_t>(p.rows),
-                                               static_cast<const Wide*>(w.again.first)[row]);
         }
     }
 };
