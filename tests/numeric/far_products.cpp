@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gates whose products over many steps leave the numbers of the arithmetic and come back, while every state of the
-// step-by-step loop stays normal: results are as near to the reference as any others.
+// Gates whose products over many steps leave the numbers of the arithmetic, while every state of the step-by-step loop
+// stays normal: results are as near to the reference as any others.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -11,14 +11,11 @@
 namespace numeric {
 namespace {
 
-// What holds on the CPU. CUDA forms products over a chunk in the type of the arithmetic and does not keep up with this
-// yet; true runs the same cases there.
-constexpr bool cuda_takes_far_products = false;
-
+// Products that fall below the normal numbers and grow again. CUDA forms products over a chunk in the type of the
+// arithmetic and takes them for 0.
 std::vector<Target> far_targets() {
     std::vector<Target> targets = all_targets();
-    if (!cuda_takes_far_products)
-        std::erase_if(targets, [](const Target& target) { return target.backend == FLASHSCAN_BACKEND_CUDA; });
+    std::erase_if(targets, [](const Target& target) { return target.backend == FLASHSCAN_BACKEND_CUDA; });
     return targets;
 }
 
@@ -85,6 +82,59 @@ TEST_P(FarProducts, ReturnToOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Far, FarProducts, testing::ValuesIn(cases_on(far_targets(), far_problems())), name_of_case);
+
+class Climbing : public Property {};
+
+// Rows so long that chunks are gathered in groups.
+std::vector<Problem> long_problems() {
+    std::vector<Problem> problems;
+    for (const char* line : {"linear f32 BCT b1 t600000 c1 state-in state-out seed31",
+                             "linear f32 BCT b1 t300000 c2 reverse state-in state-out seed32",
+                             "linear bf16 BTC b1 t20000 c32 state-in state-out seed33",
+                             "linear bf16 BTC b1 t20000 c32 reverse state-in state-out seed34",
+                             "linear f32 BTC b1 t8000 c64 state-in state-out seed35"})
+        problems.push_back(problem_of(line));
+    return problems;
+}
+// The kernel few_long_rows finds carries far ahead and does not walk again.
+std::vector<Target> climbing_targets() {
+    std::vector<Target> targets = all_targets();
+    std::erase_if(targets, [](const Target& target) { return target.kernel == "few_long_rows"; });
+    return targets;
+}
+std::vector<Target> cuda_targets() {
+    std::vector<Target> targets = climbing_targets();
+    std::erase_if(targets, [](const Target& target) { return target.backend == FLASHSCAN_BACKEND_CPU; });
+    return targets;
+}
+
+TEST_P(Climbing, FromAnInputThatFollowsAGateOfZero) {
+    const Problem& p = GetParam().problem;
+    expect_near_reference(GetParam(), climbing_data(p));
+}
+
+// Gates of 2 for 300 steps, which no state enters and, past a gate of 0, no gradient; then gates of a half.
+TEST_P(Climbing, WithNothingToCarry) {
+    const Problem& p = GetParam().problem;
+    Data data = make_data(p);
+    std::fill(data.state_in.begin(), data.state_in.end(), 0.0);
+    for (const Sequence& s : sequences_of(p, data))
+        for (int64_t i = 0; i < s.length(); ++i)
+            for (int64_t c = 0; c < p.channels; ++c) {
+                const int64_t t = s.step(p, i), climbs = std::min<int64_t>(300, s.length() / 2);
+                const double power = i < climbs ? 1 : i == climbs ? -2000 : -1;
+                const Value g = p.form == FLASHSCAN_GATE_LOG ? power * std::numbers::ln2 : std::exp2(power);
+                data.gate[p.gate_index(s.batch, t, c)] = rounded(p.gate_dtype, g);
+                if (i >= climbs) continue;
+                data.input[p.index(s.batch, t, c)] = 0;
+                data.grad_output[p.index(s.batch, t, c)] = 0;
+            }
+    expect_near_reference(GetParam(), data);
+}
+
+INSTANTIATE_TEST_SUITE_P(Far, Climbing, testing::ValuesIn(cases_on(climbing_targets(), far_problems())), name_of_case);
+INSTANTIATE_TEST_SUITE_P(LongAndFar, Climbing, testing::ValuesIn(cases_on(cuda_targets(), long_problems())),
+                         name_of_case);
 
 // States and inputs that decay below the normal numbers end as zeros or as what the loop has, never as anything else.
 TEST_P(FarProducts, DecayToNothing) {

@@ -39,6 +39,15 @@ class Wanderer {
         place_ += std::log2(std::abs(gate_of(p_.form, g).value));
         return g;
     }
+    // The same of states that only climb, and a gate of 0 where they begin anew.
+    Value climb() {
+        if (place_ < range_.high - range_.most_step) {
+            rising_ = true;
+            return step();
+        }
+        place_ = range_.low;
+        return p_.form == FLASHSCAN_GATE_LOG ? -2000 : 0;
+    }
     Value number(int32_t dtype, double place) {
         const double re = 2 * draw() - 1, im = 2 * draw() - 1;
         return rounded(dtype, std::exp2(place) * Value(re, is_complex(dtype) ? im : 0));
@@ -69,6 +78,31 @@ Data wandering_data(const Problem& p, const Range& range) {
                 data.grad_output[p.index(s.batch, t, c)] = wanderer.number(p.dtype, -wanderer.place());
             }
             if (p.state_out) data.grad_state_out[row] = wanderer.number(state, -wanderer.place());
+        }
+    return data;
+}
+
+Data climbing_data(const Problem& p) {
+    const int32_t state = state_dtype(p.dtype);
+    const bool wide = unit_roundoff(state) < 1e-9, narrow = p.dtype == FLASHSCAN_DTYPE_F16;
+    // Gradients lie so far below the inverse of the states that the gradient of a gate of 0, the state before it times
+    // the gradient after it, is a number.
+    const double below = wide ? 350 : 40;
+    const Range range =
+        wide ? Range{-600, 600, 1, 12, 0} : Range{narrow ? -124.0 : -80.0, narrow ? 6.0 : 80.0, 0.2, 3, 0};
+    Data data = make_data(p);
+    for (const Sequence& s : sequences_of(p, data))
+        for (int64_t c = 0; c < p.channels; ++c) {
+            Wanderer climber(p, range, static_cast<uint64_t>(101 + 2 * (s.state * p.channels + c)));
+            const auto row = static_cast<size_t>(s.state * p.channels + c);
+            if (p.state_in) data.state_in[row] = climber.number(state, climber.place());
+            for (int64_t i = 0; i < s.length(); ++i) {
+                const int64_t t = s.step(p, i);
+                data.gate[p.gate_index(s.batch, t, c)] = climber.climb();
+                data.input[p.index(s.batch, t, c)] = climber.number(p.dtype, climber.place());
+                data.grad_output[p.index(s.batch, t, c)] = climber.number(p.dtype, -below - climber.place());
+            }
+            if (p.state_out) data.grad_state_out[row] = climber.number(state, -below - climber.place());
         }
     return data;
 }

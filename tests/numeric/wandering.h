@@ -19,6 +19,10 @@ Range range_of(int32_t dtype, bool steep);
 // Inputs are of the size of the state that they join, and gradients of its inverse, so that no step is forgotten.
 support::Data wandering_data(const support::Problem& problem, const Range& range);
 
+// States climb from the low end of the range to the high one, are dropped by a gate of 0 and begin anew at the low end
+// with an input, so that only products of gates leave the numbers of the arithmetic, and only above.
+support::Data climbing_data(const support::Problem& problem);
+
 // Problems of every data type that are long enough for it.
 std::vector<support::Problem> far_problems();
 

@@ -13,7 +13,8 @@
 // Passes     1. Every lane loads its steps and summarises them; the summaries of lanes, then of warps, are composed in
 //               the order of time into the block's.
 //            2. The block publishes its summary, looks back for its carry (look_back.cuh), and every lane walks its
-//               steps with its own carry and stores them.
+//               steps with its own carry and stores them. Where a carry overflowed on the way, it walks them again
+//               (in_order.cuh).
 // Bytes      Every element is read once and written once, and a summary of 8 to 32 bytes for each row and chunk.
 // Order      The association is fixed by the problem's shape, and with it every bit. blockIdx.x runs through the rows
 //            first, so that the chunks before a block's have begun long before it.
@@ -39,6 +40,7 @@
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/ptx/thread_index.cuh"
 #include "cuda/linear/gate_gradient.cuh"
+#include "cuda/linear/in_order.cuh"
 #include "cuda/linear/look_back.cuh"
 
 namespace flashscan::cuda {
@@ -193,15 +195,19 @@ struct ChunkedBlock {
         }
     }
 
-    // Finds the carry into the lane's steps: from the edge of the launch or from earlier chunks into the block's chunk,
-    // from there through the earlier warps and lanes.
-    __device__ __forceinline__ void find_carry(const Map (&through)[V], const Words<Wide> (&known)[V],
-                                               Wide (&carry)[V]) const {
+    // The carry that a row of the launch starts from.
+    __device__ __forceinline__ Wide edge_of_row(int v) const {
         const Wide* const edge = static_cast<const Wide*>(p.edge_in);
+        return edge != nullptr && v < at.rows ? edge[at.batch * p.rows + at.row + v] : Wide{};
+    }
+    // Finds the carry into the lane's steps: from the edge of the launch or from earlier chunks into the block's chunk,
+    // from there through the earlier warps and lanes. Returns two bits for each row: whether the lane has to walk it
+    // again, and whether it owes the carry into the next link.
+    __device__ __forceinline__ uint32_t find_carry(const Map (&through)[V], const Words<Wide> (&known)[V],
+                                                   Wide (&carry)[V]) const {
+        uint32_t overflowed = 0;
 #pragma unroll
-        for (int v = 0; v < V; ++v)
-            carry[v] =
-                edge != nullptr && chain.chunk == 0 && v < at.rows ? edge[at.batch * p.rows + at.row + v] : Wide{};
+        for (int v = 0; v < V; ++v) carry[v] = chain.chunk == 0 ? edge_of_row(v) : Wide{};
         __syncthreads();
         if (chain.chunks > 1) {
             ptx::wait_for_launch_before();  // the launch before clears the memory that summaries are published in
@@ -212,8 +218,29 @@ struct ChunkedBlock {
         for (int v = 0; v < V; ++v) {
             if (chain.chunks > 1)
                 carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segments().mine() == 0, known[v], carry[v]);
-            carry[v] = chain.advance(row_of(v), warp_time, segments().mine() == 0, carry[v]);
+            bool owed = false;
+            carry[v] = chain.advance(row_of(v), warp_time, segments().is_last(), carry[v], owed);
             carry[v] = segments().enter(through[v], carry[v]);
+            const bool again = v < at.rows && !is_finite(carry[v]);
+            overflowed |= (static_cast<uint32_t>(again) | static_cast<uint32_t>(owed) << 1) << (2 * v);
+        }
+        return overflowed;
+    }
+
+    // Walks rows again, in order, and publishes what the lane owes. On entry `carry` is what there is after its steps.
+    __device__ __forceinline__ void walk_again(uint32_t overflowed, Wide (&carry)[V]) const {
+        if (!__any_sync(0xffffffffU, overflowed != 0)) return;
+        __syncwarp();  // other lanes may have stored the lane's results
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const uint32_t bits = overflowed >> (2 * v) & 3;
+            if ((bits & 1) != 0) {
+                const Wide into = chain.chunks > 1 ? await_value<Wide>(p.carries, chain.place(chain.link(), row_of(v)))
+                                                   : edge_of_row(v);
+                carry[v] = walk_lane_again<Ty, Shape, Down, Backward>(p, at, at.row + v, chain.warps_of_link(warp_time),
+                                                                      into, carry[v]);
+            }
+            if ((bits & 2) != 0) chain.publish_next(row_of(v), carry[v]);
         }
     }
 
@@ -234,8 +261,14 @@ struct ChunkedBlock {
         }
         if (tile.eventful) walk.store_sequences();
         if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer + Buffer::source);
+    }
+
+    // Stores the carries that leave the launch.
+    __device__ __forceinline__ void leave(const Wide (&carry)[V]) const {
+        if (p.edge_out == nullptr) return;
+        if (p.edge_out == p.edge_in) __syncthreads();  // other warps may have needed what entered
         const bool last_warp = chain.last() && warp_time == chain.warps_in_time - 1;
-        if (p.edge_out == nullptr || !last_warp || !segments().is_last()) return;
+        if (!last_warp || !segments().is_last()) return;
 #pragma unroll
         for (int v = 0; v < V; ++v)
             if (v < at.rows) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
@@ -319,8 +352,10 @@ __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warp
         }
         typename Ty::Wide carry[Block::V];
         const Block block = Block::here(p, chain_memory, entry);
-        block.find_carry(tile.through, known, carry);
+        const uint32_t overflowed = block.find_carry(tile.through, known, carry);
         block.walk(tile, sequences, carry, sums, entry == 0);
+        block.walk_again(overflowed, carry);
+        block.leave(carry);
         if constexpr (Backward)
             if (entry == entries - 1 && block.gate_wanted() && Block::Sum::wanted(p)) block.write_sums(sums);
     }

@@ -26,6 +26,7 @@
 #include "cuda/device/tile/aligned_packs.cuh"
 #include "cuda/device/tile/skewed_pairs.cuh"
 #include "cuda/linear/gate_gradient.cuh"
+#include "cuda/linear/in_order.cuh"
 #include "cuda/linear/look_back.cuh"
 #include "cuda/linear/walk.cuh"
 
@@ -100,8 +101,9 @@ struct LinearColumnsWork {
     __device__ __forceinline__ Wide enter(int v) const {
         return p.edge_in == nullptr ? Wide{} : static_cast<const Wide*>(p.edge_in)[at.batch * p.rows + at.row + v];
     }
+    __device__ __forceinline__ bool is_left() const { return p.edge_out != nullptr; }
     __device__ __forceinline__ void leave(int v, Wide carry) const {
-        if (p.edge_out != nullptr) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry;
+        static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry;
     }
 
     __device__ __forceinline__ void walk(Wide (&carry)[V]) {
@@ -131,6 +133,13 @@ struct LinearColumnsWork {
                           [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part);
+    }
+    static __device__ __forceinline__ Wide again(const LinearParams& p, const Place& at, int v, int64_t warps,
+                                                 Wide into, Wide after) {
+        const Wide carry = walk_lane_again<Ty, Shape, Down, Backward>(p, at, at.row + v, warps, into, after);
+        if (p.edge_out != nullptr && holds_step<Shape>(at, Down ? 0 : p.time - 1))
+            static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry;
+        return carry;
     }
     __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
         if (sums_gate()) sums.write(p, at, chunk, warps);

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"
+#include "cuda/device/math/finite.cuh"
 #include "cuda/device/ptx/barrier.cuh"
 #include "cuda/device/tile/steps.cuh"
 #include "cuda/linear/params.h"
@@ -156,8 +157,9 @@ struct LookBack {
     }
 
     // Returns the carry of a row into a warp of this chunk, given the carry into the link. Where the link ends with
-    // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link.
-    __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry) const {
+    // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link; one that
+    // is not finite is `owed` until it is known to be right (in_order.cuh).
+    __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry, bool& owed) const {
         if (chunks > 1) {
             // First the groups, which the first half of the threads has folded, then the chunks. It is a loop so that
             // the code of apply_folds is there once.
@@ -168,9 +170,20 @@ struct LookBack {
             }
         }
         for (int w = 0; w < warp_time; ++w) carry = Ty::apply(total_of(w, row), carry);
-        if (speaks && warp_time == warps_in_time - 1 && !last() && last_of_link())
-            publish_value(p.carries, place(link() + 1, row), Ty::apply(total_of(warp_time, row), carry));
+        if (speaks && warp_time == warps_in_time - 1 && !last() && last_of_link()) {
+            const Wide next = Ty::apply(total_of(warp_time, row), carry);
+            owed = !is_finite(next);
+            if (!owed) publish_next(row, next);
+        }
         return carry;
+    }
+    __device__ __forceinline__ void publish_next(int row, Wide carry) const {
+        publish_value(p.carries, place(link() + 1, row), carry);
+    }
+    // How many warps there are, in the order of the walk, from the begin of the link to a warp of this chunk.
+    __device__ __forceinline__ int64_t warps_of_link(int warp_time) const {
+        const uint32_t first_chunk = link() << (p.log2_group_chunks + p.log2_link_groups);
+        return int64_t{chunk - first_chunk} * warps_in_time + warp_time;
     }
 
   private:

@@ -26,6 +26,7 @@
 #include "cuda/device/scan/chained_rows.cuh"
 #include "cuda/device/tile/skewed_vectors.cuh"
 #include "cuda/linear/gate_gradient.cuh"
+#include "cuda/linear/in_order.cuh"
 #include "cuda/linear/look_back.cuh"
 #include "cuda/linear/walk.cuh"
 
@@ -62,7 +63,6 @@ struct LinearRowsWork {
     typename Data::Fetched states_in;  // backward: states as they were loaded, arranged into steps only in the walk
     Wide edge{};
     Events<Shape::L> events;
-    bool eventful;
     Steps<G, Shape> gate;
     Steps<X, Shape> source;
     TimeSums<GateWide, 1, 1> sums;  // backward, of the gradients of gates that are broadcast over time
@@ -85,10 +85,12 @@ struct LinearRowsWork {
             fetch<false>(gate_in, source_in);
         if (gate_wanted() && !Before::is_held(p, at)) edge = Before::load_edge(p, at);
         events = events_of<Shape, Down, Backward>(p, at);
-        eventful = may_have_events<Shape, Backward>(p) && events.any();
         GateCopies::arrange(gate_in, at, part, buffer, gate);
         Data::arrange(source_in, at, part, buffer, source);
     }
+    // Asked anew each time: a flag that lives as long as the tile would be put aside in local memory, from where it comes
+    // back behind the loads.
+    __device__ __forceinline__ bool eventful() const { return may_have_events<Shape, Backward>(p) && events.any(); }
     __device__ __forceinline__ bool writes() const { return p.result.data != nullptr || gate_wanted(); }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
     __device__ __forceinline__ bool sums_gate() const { return Backward && sums.wanted(p); }
@@ -106,7 +108,7 @@ struct LinearRowsWork {
     template <typename Then>
     __device__ __forceinline__ void summarize(Map (&through)[1], Then&& then) const {
         const Walker walk{p, at, events};
-        with_kind<Ty>(p, eventful, [&](auto kind) {
+        with_kind<Ty>(p, eventful(), [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(gate, source, through);
             then();  // inside the branch, where the compiler knows whether maps can be cut
         });
@@ -114,8 +116,9 @@ struct LinearRowsWork {
     __device__ __forceinline__ Wide enter(int) const {
         return p.edge_in == nullptr ? Wide{} : static_cast<const Wide*>(p.edge_in)[at.batch * p.rows + at.row];
     }
+    __device__ __forceinline__ bool is_left() const { return p.edge_out != nullptr; }
     __device__ __forceinline__ void leave(int, Wide carry) const {
-        if (p.edge_out != nullptr) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row] = carry;
+        static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row] = carry;
     }
 
     __device__ __forceinline__ void walk(Wide (&carry)[1]) {
@@ -133,23 +136,30 @@ struct LinearRowsWork {
                                                               take);
             };
             if (sums_gate()) {
-                with_value_kind(eventful, [&](auto kind) {
+                with_value_kind(eventful(), [&](auto kind) {
                     walk_back(kind, [&](int i, const GateWide(&values)[1]) {
                         if (walk.exists(i)) sums.add(values);
                     });
                 });
             } else {
                 StepWriter<G, Shape, Down> writer{gate};
-                with_kind<Ty>(p, eventful, [&](auto kind) {
+                with_kind<Ty>(p, eventful(), [&](auto kind) {
                     walk_back(kind, [&](int i, const GateWide(&values)[1]) { writer.set(i, values); });
                 });
                 if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part, buffer);
             }
         } else {
-            with_kind<Ty>(p, eventful,
+            with_kind<Ty>(p, eventful(),
                           [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
+    }
+    static __device__ __forceinline__ Wide again(const LinearParams& p, const Place& at, int v, int64_t warps,
+                                                 Wide into, Wide after) {
+        const Wide carry = walk_lane_again<Ty, Shape, Down, Backward>(p, at, at.row + v, warps, into, after);
+        if (p.edge_out != nullptr && holds_step<Shape>(at, Down ? 0 : p.time - 1))
+            static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry;
+        return carry;
     }
     __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
         if (sums_gate()) sums.write(p, at, chunk, warps);

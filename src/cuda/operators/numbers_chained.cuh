@@ -116,6 +116,7 @@ struct NumberWork {
     __device__ __forceinline__ Wide enter(int v) const {
         return p.state_in == nullptr ? Monoid::identity() : static_cast<const Wide*>(p.state_in)[state(v)];
     }
+    __device__ __forceinline__ bool is_left() const { return p.state_out != nullptr || p.reduced != nullptr; }
     __device__ __forceinline__ void leave(int v, Wide carry) const {
         if (p.state_out != nullptr) static_cast<Wide*>(p.state_out)[state(v)] = carry;
         if (p.reduced != nullptr) store_number<X>(static_cast<char*>(p.reduced) + state(v) * sizeof(X), carry, false);

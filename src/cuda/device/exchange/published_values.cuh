@@ -34,6 +34,15 @@ __device__ __forceinline__ void publish_value(void* memory, int64_t index, const
         // Only NaNs in the caller's data can have the bits of "not yet"; they are replaced by NaNs of other bits.
         ptx::store_word(to + i, u.words[i] == ptx::empty_word ? ptx::empty_word ^ 0x8000000080000000ULL : u.words[i]);
 }
+// The same of a value without NaNs if it is `ready`. Otherwise it leaves "not yet" there, without a branch.
+template <typename T>
+__device__ __forceinline__ void publish_if(bool ready, void* memory, int64_t index, const T& value) {
+    Words<T> u;
+    u.value = value;
+    uint64_t* const to = static_cast<uint64_t*>(memory) + index * Words<T>::count;
+#pragma unroll
+    for (int i = 0; i < Words<T>::count; ++i) ptx::store_word(to + i, ready ? u.words[i] : ptx::empty_word);
+}
 
 // Loads the words of a value without waiting; those that have not been published are all ones.
 template <typename T>

@@ -37,15 +37,26 @@ struct ChainedColumns {
     static constexpr int strip_rows = V * (skewed ? skewed_pair_lanes : 32);
     static constexpr bool has_groups = requires(const Params& q) { q.grouped; }
     &&V * sizeof(Record) <= column_group_record_bytes;
+    static constexpr bool has_again = requires(const Params& q, const Place& a, Wide c) {
+        Work::again(q, a, 0, int64_t{}, c, c);
+    };
     struct Totals {
         Record of[chained_warps][V][32];
-        Wide carry[has_groups ? 2 : 1][V][32];  // into the chunk, of the block's strips, where chunks are in groups
+        // Into the chunk, of the block's strips, where chunks are gathered in groups or it is the first.
+        Wide carry[has_groups || has_again ? 2 : 1][V][32];
     };
     struct Carries {
         Wide of[V];
     };
     struct Records {
         Record of[V];
+    };
+    // What a lane leaves to do (chained_rows.cuh): to walk its steps of some rows again, each with a bit in `again`, and
+    // to publish carries, of which `carries` are what it has.
+    struct Rest {
+        uint32_t again = 0;
+        bool any = false, owed = false;
+        Carries carries{};
     };
 
     const Params& p;
@@ -89,7 +100,7 @@ struct ChainedColumns {
             return false;
     }
 
-    __device__ __forceinline__ void run() const {
+    __device__ __forceinline__ Rest run() const {
         Words<Carries> known;
         if (chunk > 0 && at.rows > 0 && (!grouped() || is_last())) {
             ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
@@ -106,20 +117,46 @@ struct ChainedColumns {
         Wide carry[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = chunk == 0 && v < at.rows ? work.enter(v) : Monoid::start();
+        if (has_again && chunk == 0 && warp_time == 0)
+#pragma unroll
+            for (int v = 0; v < V; ++v) totals.carry[warp_row][v][at.lane] = carry[v];
         __syncthreads();
         Map before[V];
         compose_earlier_warps(before);
-        if (grouped())
-            find_carry_in_group(before, through, known, carry);
-        else
-            find_carry(before, through, known, carry);
+        Rest rest;
+        rest.owed =
+            grouped() ? find_carry_in_group(before, through, known, carry) : find_carry(before, through, known, carry);
+        if constexpr (has_again) {
+#pragma unroll
+            for (int v = 0; v < V; ++v) rest.again |= static_cast<uint32_t>(v < at.rows && !is_finite(carry[v])) << v;
+            rest.any = __any_sync(0xffffffffU, rest.again != 0 || rest.owed) != 0;
+        }
         work.walk(carry);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
             work.finish(chunk, WarpsInTime{warp_row, 1 << p.log2_warp_rows, warp_time, warps_in_time});
-        if (!holds_step<Shape>(at, Down ? 0 : p.time - 1)) return;
+        const bool ends = work.is_left() && holds_step<Shape>(at, Down ? 0 : p.time - 1);
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if (ends && v < at.rows) work.leave(v, carry[v]);
+            rest.carries.of[v] = carry[v];
+        }
+        return rest;
+    }
+    // Does what is left, from the carries into the lane's chunk or into the chunk's group.
+    __device__ __forceinline__ void finish(Rest rest) const {
+        __syncwarp();  // other lanes may have stored the lane's results
+        const uint32_t from = grouped() ? chunk - chunk % column_chunk_group : chunk;
+        Carries into;
+#pragma unroll
+        for (int v = 0; v < V; ++v) into.of[v] = totals.carry[warp_row][v][at.lane];
+        if (chunk > 0 && rest.again != 0)
+            into = await_value<Carries>(p.carries, place_of_carries(grouped() ? from / column_chunk_group : from));
 #pragma unroll
         for (int v = 0; v < V; ++v)
-            if (v < at.rows) work.leave(v, carry[v]);
+            if ((rest.again >> v & 1) != 0)
+                rest.carries.of[v] = Work::again(p, at, v, int64_t{chunk - from} * warps_in_time + warp_time,
+                                                 into.of[v], rest.carries.of[v]);
+        if (rest.owed) publish_value(p.carries, place_of_carries(next()), rest.carries);
     }
 
     __device__ __forceinline__ void compose_earlier_warps(Map (&before)[V]) const {
@@ -131,14 +168,30 @@ struct ChainedColumns {
             for (int v = 0; v < V; ++v) before[v] = Monoid::compose(before[v], Monoid::to_map(total(w, v)));
     }
 
+    // The chunk, or group of chunks, after this one.
+    __device__ __forceinline__ uint32_t next() const { return (grouped() ? chunk / column_chunk_group : chunk) + 1; }
+    // Publishes the carries into it, unless the lane has to owe one; returns whether it has.
+    __device__ __forceinline__ bool publish_or_owe(const Carries& carries) const {
+        if constexpr (has_again) {
+            bool finite = true;
+#pragma unroll
+            for (int v = 0; v < V; ++v) finite = finite && is_finite(carries.of[v]);
+            publish_if(finite, p.carries, place_of_carries(next()), carries);
+            return !finite;
+        } else {
+            publish_value(p.carries, place_of_carries(next()), carries);
+            return false;
+        }
+    }
     // Finds the carries into the lane's steps. On entry `carry` is what the rows start from where this is their first
-    // chunk. The lanes of a strip's last warp publish the carries into the next chunk: a lane whose rows are all cut
-    // within the chunk does so before it waits for its own carries, the others do right after.
-    __device__ __forceinline__ void find_carry(const Map (&before)[V], const Map (&through)[V],
+    // chunk. The lanes of a strip's last warp publish the carries into the next chunk, unless they return that they owe
+    // them: a lane whose rows are all cut within the chunk does so before it waits for its own carries, the others do
+    // right after.
+    __device__ __forceinline__ bool find_carry(const Map (&before)[V], const Map (&through)[V],
                                                const Words<Carries>& known, Wide (&carry)[V]) const {
         const bool hands = chunk + 1 < p.chunks && is_last() && at.rows > 0;
         Carries next;
-        bool cut = true;
+        bool cut = true, owed = false;
         if (hands) {
             if (chunk == 0) ptx::wait_for_launch_before();
 #pragma unroll
@@ -147,7 +200,7 @@ struct ChainedColumns {
                 next.of[v] = Monoid::apply(whole, Monoid::start());
                 cut = cut && Monoid::is_cut(whole);
             }
-            if (cut) publish_value(p.carries, place_of_carries(chunk + 1), next);
+            if (cut) owed = publish_or_owe(next);
         }
         if (chunk > 0 && at.rows > 0) {
             const Carries in = await_value<Carries>(p.carries, place_of_carries(chunk), known);
@@ -160,15 +213,17 @@ struct ChainedColumns {
             carry[v] = Monoid::apply(before[v], carry[v]);
             next.of[v] = Monoid::apply(through[v], carry[v]);
         }
-        if (hands && !cut) publish_value(p.carries, place_of_carries(chunk + 1), next);
+        if (hands && !cut) owed = publish_or_owe(next);
+        return owed;
     }
 
     // The same where chunks are gathered in groups.
-    __device__ __forceinline__ void find_carry_in_group(const Map (&before)[V], const Map (&through)[V],
+    __device__ __forceinline__ bool find_carry_in_group(const Map (&before)[V], const Map (&through)[V],
                                                         const Words<Carries>& known, Wide (&carry)[V]) const {
+        bool owed = false;
         if constexpr (has_groups) {
             if (is_last()) {
-                if (at.rows > 0) meet_group(before, through, known, carry);
+                if (at.rows > 0) owed = meet_group(before, through, known, carry);
 #pragma unroll
                 for (int v = 0; v < V; ++v) totals.carry[warp_row][v][at.lane] = carry[v];
             }
@@ -176,10 +231,12 @@ struct ChainedColumns {
 #pragma unroll
             for (int v = 0; v < V; ++v) carry[v] = Monoid::apply(before[v], totals.carry[warp_row][v][at.lane]);
         }
+        return owed;
     }
 
-    // Publishes what later chunks need of this one, and sets the carry into it.
-    __device__ __forceinline__ void meet_group(const Map (&before)[V], const Map (&through)[V],
+    // Publishes what later chunks need of this one, and sets the carry into it. Returns whether the lane owes the
+    // carries into the next group.
+    __device__ __forceinline__ bool meet_group(const Map (&before)[V], const Map (&through)[V],
                                                const Words<Carries>& known, Wide (&carry)[V]) const {
         const uint32_t group = chunk / column_chunk_group, earlier = chunk % column_chunk_group;
         const bool hands = chunk + 1 < p.chunks, ends_group = earlier == column_chunk_group - 1;
@@ -198,7 +255,7 @@ struct ChainedColumns {
             if (hands) publish_value(p.carries, place_of_carries(0), in);
         }
         if (hands && !ends_group) publish_value(p.records, place_of_carries(chunk), mine);
-        if (chunk == 0) return;
+        if (chunk == 0) return false;
         // All that are missing are loaded at once: one after another, each would take a round trip to memory.
         Words<Records> seen[column_chunk_group - 1];
 #pragma unroll
@@ -214,17 +271,29 @@ struct ChainedColumns {
 #pragma unroll
             for (int v = 0; v < V; ++v) carry[v] = Monoid::apply(Monoid::to_map(of.of[v]), carry[v]);
         }
-        if (!hands || !ends_group) return;
+        if (!hands || !ends_group) return false;
 #pragma unroll
         for (int v = 0; v < V; ++v) in.of[v] = Monoid::apply(whole[v], carry[v]);
-        publish_value(p.carries, place_of_carries(group + 1), in);
+        return publish_or_owe(in);
     }
 };
 
+// A function of its own, which is rarely called, so that its code lies apart from the rest.
+template <typename Work>
+__device__ __noinline__ void finish_columns(const typename Work::Params& p, const ChainedSets& sets,
+                                            typename ChainedColumns<Work>::Totals& totals,
+                                            typename ChainedColumns<Work>::Rest rest) {
+    ChainedColumns<Work>::here(p, sets, totals).finish(rest);
+}
+
 template <typename Work>
 __device__ __forceinline__ void scan_chained_columns(const typename Work::Params& p, const ChainedSets& sets) {
-    __shared__ typename ChainedColumns<Work>::Totals totals;
-    ChainedColumns<Work>::here(p, sets, totals).run();
+    using Columns = ChainedColumns<Work>;
+    __shared__ typename Columns::Totals totals;
+    const auto rest = Columns::here(p, sets, totals).run();
+    if constexpr (Columns::has_again)
+        if (rest.any) [[unlikely]]
+            finish_columns<Work>(p, sets, totals, rest);
 }
 
 }  // namespace flashscan::cuda

@@ -41,8 +41,16 @@
 //     summarize(through, then)       sets the summary of the lane's steps and calls then()
 //     enter()                        the carry that the row starts from
 //     walk(carry)                    computes and stores; the carry becomes the one after the lane's steps
-//     leave(carry)                   takes the carry after the row's last step
+//     is_left(), leave(v, carry)     whether what leaves a row is wanted, the same for all threads; takes the carry
+//                                    after the last step of the lane's row v
 //     finish(chunk, warps)           called by all threads of a block in the end; may be missing
+//     static again(p, at, v, warps, into, after)   walks the lane's steps of its row v again, in order, from the carry
+//                                    `into` that enters `warps` warps earlier in time, and returns the carry after
+//                                    them, or `after` where it cannot; may be missing
+//
+// Where a work has `again`, lanes that a carry enters which is not finite walk again in the end, since it may only have
+// overflowed on the way. No carry is published before it is right: one that is not finite is owed until then. The place
+// of the lane is then found anew, so that nothing of it is kept in registers for this.
 //
 // A work whose Params have `grouped` and `records` takes few rows in groups, and has this too:
 //
@@ -50,6 +58,7 @@
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"
+#include "cuda/device/math/finite.cuh"
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/ptx/thread_index.cuh"
 #include "cuda/device/scan/block_order.cuh"
@@ -87,6 +96,16 @@ struct ChainedRows {
         Wide carry[2];  // into the chunk, of each of the block's rows
     };
     static constexpr bool Down = Work::Down, has_groups = requires(const Params&q) { q.grouped; };
+    static constexpr bool has_again = requires(const Params& q, const Place& a, Wide c) {
+        Work::again(q, a, 0, int64_t{}, c, c);
+    };
+    // What a lane leaves to do: to walk its steps again, to publish a carry, of which `carry` is what it has. `any` tells
+    // whether a lane of the warp leaves something. It is known before results are stored: a flag that was put aside in
+    // local memory would have to wait for these stores.
+    struct Rest {
+        bool any = false, again = false, owed = false;
+        Wide carry{};
+    };
     static constexpr int L = Shape::L;
 
     const Params& p;
@@ -95,7 +114,7 @@ struct ChainedRows {
     int warp_time, warps_in_time;  // the warp's place among those of its row, in the order of the walk
     const Record* totals;          // summaries of the warps of the row, in the order of the walk
     Record* total;                 // the warp's own entry there
-    Wide* entering;                // the carry into the chunk, where chunks are gathered in groups
+    Wide* entering;                // the carry into the chunk, where chunks are gathered in groups or it is the first
     char* buffer;                  // the warp's part of dynamic shared memory
 
     static __device__ __forceinline__ ChainedRows here(const Params& p, const ChainedSets& sets, Totals& totals) {
@@ -133,7 +152,7 @@ struct ChainedRows {
             return false;
     }
 
-    __device__ __forceinline__ void run() const {
+    __device__ __forceinline__ Rest run() const {
         Words<Wide> known;
         if (chunk > 0 && at.rows > 0 && !grouped()) {
             ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
@@ -145,49 +164,83 @@ struct ChainedRows {
         if (segments().is_last()) *total = Monoid::to_record(through[0]);
         // The carry that enters the row is read before the barrier, as the one that leaves may go to the same memory.
         Wide carry[1] = {chunk == 0 && at.rows > 0 ? work.enter(0) : Monoid::start()};
+        if (has_again && chunk == 0 && !grouped() && warp_time == 0 && at.lane == 0) *entering = carry[0];
         __syncthreads();
+        Rest rest;
         if (grouped()) {
             // Chunks are as many as rows may need that begin late in a vector, so the last one may be empty.
             const bool ends = chunk + 2 >= p.chunks || chunk % chunk_group == chunk_group - 1;
             const bool wanted = ends || work.writes();
-            find_carry_in_group(wanted, carry[0]);
-            if (!wanted) return;
+            rest.owed = find_carry_in_group(wanted, carry[0]);
+            if (!wanted) return {};
         } else {
-            find_carry(known, carry[0]);
+            rest.owed = find_carry(known, carry[0]);
         }
 #pragma unroll 4
         for (int w = 0; w < warp_time; ++w) carry[0] = Monoid::apply(Monoid::to_map(totals[w]), carry[0]);
         carry[0] = segments().enter(through[0], carry[0]);
+        if constexpr (has_again) {
+            rest.again = !is_finite(carry[0]) && at.rows > 0;
+            rest.any = __any_sync(0xffffffffU, rest.again || rest.owed) != 0;
+        }
         work.walk(carry);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
             work.finish(chunk, WarpsInTime{ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time});
-        if (at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
+        if (work.is_left() && at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
+        rest.carry = carry[0];
+        return rest;
+    }
+    // Does what is left, from the carry into the lane's chunk or into the chunk's group.
+    __device__ __forceinline__ void finish(Rest rest) const {
+        __syncwarp();  // other lanes may have stored the lane's results
+        if (rest.again) {
+            const uint32_t from = grouped() ? chunk - chunk % chunk_group : chunk;
+            const Wide into = chunk == 0
+                                  ? *entering
+                                  : await_value<Wide>(p.carries, place_of_carry(grouped() ? from / chunk_group : from));
+            rest.carry = Work::again(p, at, 0, int64_t{chunk - from} * warps_in_time + warp_time, into, rest.carry);
+        }
+        if (rest.owed) publish_value(p.carries, place_of_carry(next()), rest.carry);
+    }
+
+    // The chunk, or group of chunks, after this one.
+    __device__ __forceinline__ uint32_t next() const { return (grouped() ? chunk / chunk_group : chunk) + 1; }
+    // Publishes the carry into it, unless the lane has to owe it; returns whether it has.
+    __device__ __forceinline__ bool publish_or_owe(Wide carry) const {
+        if constexpr (has_again) {
+            publish_if(is_finite(carry), p.carries, place_of_carry(next()), carry);
+            return !is_finite(carry);
+        } else {
+            publish_value(p.carries, place_of_carry(next()), carry);
+            return false;
+        }
     }
 
     // Finds the carry into the chunk. On entry `carry` is what the row starts from where this is its first chunk. One
-    // lane publishes the carry into the next chunk: before it waits for its own where the row is cut within the chunk,
-    // otherwise right after.
-    __device__ __forceinline__ void find_carry(const Words<Wide>& known, Wide& carry) const {
+    // lane publishes the carry into the next chunk, unless it returns that it owes it: before it waits for its own
+    // where the row is cut within the chunk, otherwise right after.
+    __device__ __forceinline__ bool find_carry(const Words<Wide>& known, Wide& carry) const {
         const bool hands =
             chunk + 1 < p.chunks && warp_time == warps_in_time - 1 && segments().is_last() && at.rows > 0;
+        bool owed = false;
         if (p.chunks > 1) ptx::wait_for_launch_before();
         Map whole = Monoid::identity();
         if (hands) {
             whole = summary();
-            if (Monoid::is_cut(whole))
-                publish_value(p.carries, place_of_carry(chunk + 1), Monoid::apply(whole, Monoid::start()));
+            if (Monoid::is_cut(whole)) owed = publish_or_owe(Monoid::apply(whole, Monoid::start()));
         }
         if (chunk > 0 && at.rows > 0) carry = await_value<Wide>(p.carries, place_of_carry(chunk), known);
-        if (hands && !Monoid::is_cut(whole))
-            publish_value(p.carries, place_of_carry(chunk + 1), Monoid::apply(whole, carry));
+        if (hands && !Monoid::is_cut(whole)) owed = publish_or_owe(Monoid::apply(whole, carry));
+        return owed;
     }
 
     // The same where chunks are gathered in groups; the carry is set where it is `wanted`.
-    __device__ __forceinline__ void find_carry_in_group(bool wanted, Wide& carry) const {
+    __device__ __forceinline__ bool find_carry_in_group(bool wanted, Wide& carry) const {
+        bool owed = false;
         if (warp_time == warps_in_time - 1 && at.rows > 0) {
             const uint32_t group = chunk / chunk_group, in_group = chunk % chunk_group;
             const int64_t place = (at.batch * p.rows + at.row) * p.chunks + chunk;
-            const bool hands = chunk + 1 < p.chunks && at.lane == 0, ends_group = in_group == chunk_group - 1;
+            const bool hands = chunk + 1 < p.chunks && segments().is_last(), ends_group = in_group == chunk_group - 1;
             const Map whole = summary();
             ptx::wait_for_launch_before();  // the launch before clears the memory that is published in
             if (hands && !ends_group) publish_value(p.records, place, Monoid::to_record(whole));
@@ -197,14 +250,14 @@ struct ChainedRows {
                 ask_for_value(p.carries, place_of_carry(group), known);
                 const Map earlier = compose_published<Monoid>(p.records, place - in_group, in_group, at.lane);
                 carry = Monoid::apply(earlier, await_value<Wide>(p.carries, place_of_carry(group), known));
-                if (hands && ends_group)
-                    publish_value(p.carries, place_of_carry(group + 1), Monoid::apply(whole, carry));
+                if (hands && ends_group) owed = publish_or_owe(Monoid::apply(whole, carry));
             }
             if (at.lane == 0) *entering = carry;
         }
-        if (!wanted) return;
+        if (!wanted) return false;
         __syncthreads();
         carry = *entering;
+        return owed;
     }
 
     // The summary of the row's steps in the chunk.
@@ -216,10 +269,22 @@ struct ChainedRows {
     }
 };
 
+// A function of its own, which is rarely called, so that its code lies apart from the rest.
+template <typename Work>
+__device__ __noinline__ void finish_rows(const typename Work::Params& p, const ChainedSets& sets,
+                                         typename ChainedRows<Work>::Totals& totals,
+                                         typename ChainedRows<Work>::Rest rest) {
+    ChainedRows<Work>::here(p, sets, totals).finish(rest);
+}
+
 template <typename Work>
 __device__ __forceinline__ void scan_chained_rows(const typename Work::Params& p, const ChainedSets& sets) {
-    __shared__ typename ChainedRows<Work>::Totals totals;
-    ChainedRows<Work>::here(p, sets, totals).run();
+    using Rows = ChainedRows<Work>;
+    __shared__ typename Rows::Totals totals;
+    const auto rest = Rows::here(p, sets, totals).run();
+    if constexpr (Rows::has_again)
+        if (rest.any) [[unlikely]]
+            finish_rows<Work>(p, sets, totals, rest);
 }
 
 }  // namespace flashscan::cuda

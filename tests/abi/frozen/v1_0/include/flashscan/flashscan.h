@@ -522,10 +522,11 @@ typedef struct flashscan_options {
  * Cundy, "Parallelizing linear recurrent neural nets over sequence length", arXiv 1709.04057, section 2.2.) Nothing
  * but GATE and OUTPUT is kept from forward, inputs are never overwritten, and backward may be called repeatedly.
  *
- * Long time may be cut into pieces that run at once. On the CPU the result is finite wherever h' = a h + x computed
- * step by step is. On CUDA the product of a piece's gates is formed: where gates above 1 in magnitude make it overflow
- * although every h is finite, or where a state comes within a factor of 1024 of the largest number of its type, the
- * result need not be finite.
+ * Long time may be cut into pieces that run at once. The result is finite wherever h' = a h + x computed step by step
+ * is. On CUDA the product of a piece's gates is formed. One that overflows may cost this for rows so few and long that
+ * the plan takes the kernel "few_long_rows", where the result has the memory of its source (OUTPUT that of INPUT,
+ * GRAD|INPUT that of GRAD|OUTPUT), and for GRAD|GATE of a gate that is broadcast. A product below the normal numbers
+ * of its type may count as 0, also where gates above 1 in magnitude follow.
  *
  * Data types: dtype is that of INPUT, OUTPUT and their gradients. GATE and its gradient have gate_dtype:
  *
