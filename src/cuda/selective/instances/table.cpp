@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of table.h. Each entry is compiled in a file of its own.
+// The table of table.h.
 #include "cuda/selective/instances/table.h"
 
 #include "core/error.h"
