@@ -111,8 +111,8 @@ __device__ __noinline__ typename Ty::Wide walk_in_order(const LinearParams& p, u
 // Whether the source is still there when results have been stored.
 __device__ __forceinline__ bool keeps_source(const LinearParams& p) { return p.source.data != p.result.data; }
 
-// Walks the lane's steps of row `row` again, from the carry `into` that enters `warps` warps earlier in time. Returns the
-// carry after them; where they cannot be walked, that is `after`, which is not finite.
+// Walks the lane's steps of row `row` again, from the carry `into` that enters `warps` warps earlier in time. Returns
+// the carry after them; where they cannot be walked, that is `after`, which is not finite.
 template <typename Ty, typename Shape, bool Down, bool Backward>
 __device__ __forceinline__ typename Ty::Wide walk_lane_again(const LinearParams& p, const Place& at, int64_t row,
                                                              int64_t warps, typename Ty::Wide into,

@@ -157,8 +157,8 @@ struct LookBack {
     }
 
     // Returns the carry of a row into a warp of this chunk, given the carry into the link. Where the link ends with
-    // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link; one that
-    // is not finite is `owed` until it is known to be right (in_order.cuh).
+    // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link; one
+    // that is not finite is `owed` until it is known to be right (in_order.cuh).
     __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry, bool& owed) const {
         if (chunks > 1) {
             // First the groups, which the first half of the threads has folded, then the chunks. It is a loop so that

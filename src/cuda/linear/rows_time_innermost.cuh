@@ -88,8 +88,8 @@ struct LinearRowsWork {
         GateCopies::arrange(gate_in, at, part, buffer, gate);
         Data::arrange(source_in, at, part, buffer, source);
     }
-    // Asked anew each time: a flag that lives as long as the tile would be put aside in local memory, from where it comes
-    // back behind the loads.
+    // It is asked anew each time: a flag that lives as long as the tile would be put aside in local memory, from where
+    // it comes back behind the loads.
     __device__ __forceinline__ bool eventful() const { return may_have_events<Shape, Backward>(p) && events.any(); }
     __device__ __forceinline__ bool writes() const { return p.result.data != nullptr || gate_wanted(); }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }

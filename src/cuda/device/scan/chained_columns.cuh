@@ -51,8 +51,8 @@ struct ChainedColumns {
     struct Records {
         Record of[V];
     };
-    // What a lane leaves to do (chained_rows.cuh): to walk its steps of some rows again, each with a bit in `again`, and
-    // to publish carries, of which `carries` are what it has.
+    // What a lane leaves to do (chained_rows.cuh): to walk its steps of some rows again, each with a bit in `again`,
+    // and to publish carries, of which `carries` are what it has.
     struct Rest {
         uint32_t again = 0;
         bool any = false, owed = false;

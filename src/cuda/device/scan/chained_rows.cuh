@@ -99,9 +99,9 @@ struct ChainedRows {
     static constexpr bool has_again = requires(const Params& q, const Place& a, Wide c) {
         Work::again(q, a, 0, int64_t{}, c, c);
     };
-    // What a lane leaves to do: to walk its steps again, to publish a carry, of which `carry` is what it has. `any` tells
-    // whether a lane of the warp leaves something. It is known before results are stored: a flag that was put aside in
-    // local memory would have to wait for these stores.
+    // What a lane leaves to do: to walk its steps again, and to publish a carry, of which `carry` is what it has. `any`
+    // tells whether a lane of the warp leaves something. It is known before results are stored: a flag that was put
+    // aside in local memory would have to wait for these stores.
     struct Rest {
         bool any = false, again = false, owed = false;
         Wide carry{};
