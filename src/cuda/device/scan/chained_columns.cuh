@@ -170,16 +170,16 @@ struct ChainedColumns {
 
     // The chunk, or group of chunks, after this one.
     __device__ __forceinline__ uint32_t next() const { return (grouped() ? chunk / column_chunk_group : chunk) + 1; }
-    // Publishes the carries into it, unless the lane has to owe one; returns whether it has.
-    __device__ __forceinline__ bool publish_or_owe(const Carries& carries) const {
+    // Publishes the carries into a chunk or group, unless the lane has to owe one; returns whether it has.
+    __device__ __forceinline__ bool publish_or_owe(uint32_t into, const Carries& carries) const {
         if constexpr (has_again) {
             bool finite = true;
 #pragma unroll
             for (int v = 0; v < V; ++v) finite = finite && is_finite(carries.of[v]);
-            publish_if(finite, p.carries, place_of_carries(next()), carries);
+            publish_if(finite, p.carries, place_of_carries(into), carries);
             return !finite;
         } else {
-            publish_value(p.carries, place_of_carries(next()), carries);
+            publish_value(p.carries, place_of_carries(into), carries);
             return false;
         }
     }
@@ -200,7 +200,7 @@ struct ChainedColumns {
                 next.of[v] = Monoid::apply(whole, Monoid::start());
                 cut = cut && Monoid::is_cut(whole);
             }
-            if (cut) owed = publish_or_owe(next);
+            if (cut) owed = publish_or_owe(chunk + 1, next);
         }
         if (chunk > 0 && at.rows > 0) {
             const Carries in = await_value<Carries>(p.carries, place_of_carries(chunk), known);
@@ -213,7 +213,7 @@ struct ChainedColumns {
             carry[v] = Monoid::apply(before[v], carry[v]);
             next.of[v] = Monoid::apply(through[v], carry[v]);
         }
-        if (hands && !cut) owed = publish_or_owe(next);
+        if (hands && !cut) owed = publish_or_owe(chunk + 1, next);
         return owed;
     }
 
@@ -274,7 +274,7 @@ struct ChainedColumns {
         if (!hands || !ends_group) return false;
 #pragma unroll
         for (int v = 0; v < V; ++v) in.of[v] = Monoid::apply(whole[v], carry[v]);
-        return publish_or_owe(in);
+        return publish_or_owe(group + 1, in);
     }
 };
 

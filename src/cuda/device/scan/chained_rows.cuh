@@ -186,8 +186,10 @@ struct ChainedRows {
         work.walk(carry);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
             work.finish(chunk, WarpsInTime{ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time});
-        if (work.is_left() && at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
-        rest.carry = carry[0];
+        // Asked first it saves linear recurrences a load of what was put aside, and costs numbers a register.
+        const bool left = !has_again || work.is_left();
+        if (left && at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
+        if constexpr (has_again) rest.carry = carry[0];
         return rest;
     }
     // Does what is left, from the carry into the lane's chunk or into the chunk's group.
@@ -205,13 +207,13 @@ struct ChainedRows {
 
     // The chunk, or group of chunks, after this one.
     __device__ __forceinline__ uint32_t next() const { return (grouped() ? chunk / chunk_group : chunk) + 1; }
-    // Publishes the carry into it, unless the lane has to owe it; returns whether it has.
-    __device__ __forceinline__ bool publish_or_owe(Wide carry) const {
+    // Publishes the carry into a chunk or group, unless the lane has to owe it; returns whether it has.
+    __device__ __forceinline__ bool publish_or_owe(uint32_t into, Wide carry) const {
         if constexpr (has_again) {
-            publish_if(is_finite(carry), p.carries, place_of_carry(next()), carry);
+            publish_if(is_finite(carry), p.carries, place_of_carry(into), carry);
             return !is_finite(carry);
         } else {
-            publish_value(p.carries, place_of_carry(next()), carry);
+            publish_value(p.carries, place_of_carry(into), carry);
             return false;
         }
     }
@@ -227,10 +229,10 @@ struct ChainedRows {
         Map whole = Monoid::identity();
         if (hands) {
             whole = summary();
-            if (Monoid::is_cut(whole)) owed = publish_or_owe(Monoid::apply(whole, Monoid::start()));
+            if (Monoid::is_cut(whole)) owed = publish_or_owe(chunk + 1, Monoid::apply(whole, Monoid::start()));
         }
         if (chunk > 0 && at.rows > 0) carry = await_value<Wide>(p.carries, place_of_carry(chunk), known);
-        if (hands && !Monoid::is_cut(whole)) owed = publish_or_owe(Monoid::apply(whole, carry));
+        if (hands && !Monoid::is_cut(whole)) owed = publish_or_owe(chunk + 1, Monoid::apply(whole, carry));
         return owed;
     }
 
@@ -240,7 +242,8 @@ struct ChainedRows {
         if (warp_time == warps_in_time - 1 && at.rows > 0) {
             const uint32_t group = chunk / chunk_group, in_group = chunk % chunk_group;
             const int64_t place = (at.batch * p.rows + at.row) * p.chunks + chunk;
-            const bool hands = chunk + 1 < p.chunks && segments().is_last(), ends_group = in_group == chunk_group - 1;
+            const bool speaks = has_again ? segments().is_last() : at.lane == 0;
+            const bool hands = chunk + 1 < p.chunks && speaks, ends_group = in_group == chunk_group - 1;
             const Map whole = summary();
             ptx::wait_for_launch_before();  // the launch before clears the memory that is published in
             if (hands && !ends_group) publish_value(p.records, place, Monoid::to_record(whole));
@@ -250,7 +253,7 @@ struct ChainedRows {
                 ask_for_value(p.carries, place_of_carry(group), known);
                 const Map earlier = compose_published<Monoid>(p.records, place - in_group, in_group, at.lane);
                 carry = Monoid::apply(earlier, await_value<Wide>(p.carries, place_of_carry(group), known));
-                if (hands && ends_group) owed = publish_or_owe(Monoid::apply(whole, carry));
+                if (hands && ends_group) owed = publish_or_owe(group + 1, Monoid::apply(whole, carry));
             }
             if (at.lane == 0) *entering = carry;
         }
