@@ -61,50 +61,42 @@ class Wanderer {
     bool rising_ = false;
 };
 
-}  // namespace
-
-Data wandering_data(const Problem& p, const Range& range) {
+// Data of which row n is taken from step to step by the wanderer make(n), whose `step` gives the gates. Gradients are of
+// the inverse of the states' size, and 2^below times smaller.
+template <typename Make>
+Data data_of(const Problem& p, double below, Value (Wanderer::*step)(), Make&& make) {
     Data data = make_data(p);
     const int32_t state = state_dtype(p.dtype);
     for (const Sequence& s : sequences_of(p, data))
         for (int64_t c = 0; c < p.channels; ++c) {
-            Wanderer wanderer(p, range, static_cast<uint64_t>(100 + s.state * p.channels + c));
             const auto row = static_cast<size_t>(s.state * p.channels + c);
+            Wanderer wanderer = make(row);
             if (p.state_in) data.state_in[row] = wanderer.number(state, wanderer.place());
             for (int64_t i = 0; i < s.length(); ++i) {
                 const int64_t t = s.step(p, i);
-                data.gate[p.gate_index(s.batch, t, c)] = wanderer.step();
+                data.gate[p.gate_index(s.batch, t, c)] = (wanderer.*step)();
                 data.input[p.index(s.batch, t, c)] = wanderer.number(p.dtype, wanderer.place());
-                data.grad_output[p.index(s.batch, t, c)] = wanderer.number(p.dtype, -wanderer.place());
+                data.grad_output[p.index(s.batch, t, c)] = wanderer.number(p.dtype, -below - wanderer.place());
             }
-            if (p.state_out) data.grad_state_out[row] = wanderer.number(state, -wanderer.place());
+            if (p.state_out) data.grad_state_out[row] = wanderer.number(state, -below - wanderer.place());
         }
     return data;
 }
 
+}  // namespace
+
+Data wandering_data(const Problem& p, const Range& range) {
+    return data_of(p, 0, &Wanderer::step, [&](uint64_t row) { return Wanderer(p, range, 100 + row); });
+}
+
 Data climbing_data(const Problem& p) {
-    const int32_t state = state_dtype(p.dtype);
-    const bool wide = unit_roundoff(state) < 1e-9, narrow = p.dtype == FLASHSCAN_DTYPE_F16;
+    const bool wide = unit_roundoff(state_dtype(p.dtype)) < 1e-9, narrow = p.dtype == FLASHSCAN_DTYPE_F16;
     // Gradients lie so far below the inverse of the states that the gradient of a gate of 0, the state before it times
     // the gradient after it, is a number.
     const double below = wide ? 350 : 40;
     const Range range =
         wide ? Range{-600, 600, 1, 12, 0} : Range{narrow ? -124.0 : -80.0, narrow ? 6.0 : 80.0, 0.2, 3, 0};
-    Data data = make_data(p);
-    for (const Sequence& s : sequences_of(p, data))
-        for (int64_t c = 0; c < p.channels; ++c) {
-            Wanderer climber(p, range, static_cast<uint64_t>(101 + 2 * (s.state * p.channels + c)));
-            const auto row = static_cast<size_t>(s.state * p.channels + c);
-            if (p.state_in) data.state_in[row] = climber.number(state, climber.place());
-            for (int64_t i = 0; i < s.length(); ++i) {
-                const int64_t t = s.step(p, i);
-                data.gate[p.gate_index(s.batch, t, c)] = climber.climb();
-                data.input[p.index(s.batch, t, c)] = climber.number(p.dtype, climber.place());
-                data.grad_output[p.index(s.batch, t, c)] = climber.number(p.dtype, -below - climber.place());
-            }
-            if (p.state_out) data.grad_state_out[row] = climber.number(state, -below - climber.place());
-        }
-    return data;
+    return data_of(p, below, &Wanderer::climb, [&](uint64_t row) { return Wanderer(p, range, 101 + 2 * row); });
 }
 
 Range range_of(int32_t dtype, bool steep) {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "cuda/device/math/finite.cuh"
+#include "cuda/device/scan/chained_rows.cuh"
 #include "cuda/linear/walk.cuh"
 
 namespace flashscan::cuda {
@@ -122,6 +123,21 @@ __device__ __forceinline__ typename Ty::Wide walk_lane_again(const LinearParams&
     const int64_t from = Down ? at.warp_t0 + span - 1 + before : at.warp_t0 - before;
     const int64_t first = Down ? at.t0 + Shape::L - 1 : at.t0, to = Down ? at.t0 - 1 : at.t0 + Shape::L;
     return walk_in_order<Ty, Down, Backward>(p, at.batch, row, from, first, to, into);
+}
+
+// The same in the kernels "rows" and "columns", whose works have it as `again` (device/scan/chained_rows.cuh): the lane
+// with a row's last step also stores anew what leaves the row.
+template <typename Work>
+__device__ __forceinline__ typename Work::Wide walk_chained_again(const LinearParams& p, const Place& at, int v,
+                                                                  int64_t warps, typename Work::Wide into,
+                                                                  typename Work::Wide after) {
+    using Walker = typename Work::Walker;
+    using Shape = typename Work::Shape;
+    const auto carry = walk_lane_again<typename Walker::Ty, Shape, Walker::Down, Walker::Backward>(p, at, at.row + v,
+                                                                                                   warps, into, after);
+    if (p.edge_out != nullptr && holds_step<Shape>(at, Walker::Down ? 0 : p.time - 1))
+        static_cast<typename Work::Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry;
+    return carry;
 }
 
 }  // namespace flashscan::cuda

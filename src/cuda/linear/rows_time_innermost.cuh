@@ -156,10 +156,7 @@ struct LinearRowsWork {
     }
     static __device__ __forceinline__ Wide again(const LinearParams& p, const Place& at, int v, int64_t warps,
                                                  Wide into, Wide after) {
-        const Wide carry = walk_lane_again<Ty, Shape, Down, Backward>(p, at, at.row + v, warps, into, after);
-        if (p.edge_out != nullptr && holds_step<Shape>(at, Down ? 0 : p.time - 1))
-            static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry;
-        return carry;
+        return walk_chained_again<LinearRowsWork>(p, at, v, warps, into, after);
     }
     __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
         if (sums_gate()) sums.write(p, at, chunk, warps);
