@@ -116,6 +116,7 @@ class Chunked final : public GatedKernel {
     // Returns why no call of the problem is plain (gated/tile.cuh); empty where calls with aligned pointers are.
     static std::string why_not_plain(const GatedProblem& p, const GatedPass& pass, bool batch_invariant) {
         const bool by_time = p.layout == Layout::bct;
+        if (pass.plain == nullptr) return "not plain: f64";
         // A row may be aligned when it is alone, but not when it is in a batch, and the kernels' bits differ.
         if (batch_invariant) return "not plain: BATCH_INVARIANT";
         if (p.packed()) return "not plain: sequences are packed";

@@ -23,10 +23,11 @@ template <typename Shape, int... layers>
 GatedPass make_gated_pass(std::integer_sequence<int, layers...>) {
     using Tile = GatedTile<Shape, true>;
     GatedPass pass;
-    // Named kernels would be no faster in f64, where the functions take most of the time.
-    if constexpr (sizeof(typename Shape::R) == 4)
+    // In f64 the functions take most of the time, so that the general kernel is enough.
+    if constexpr (sizeof(typename Shape::R) == 4) {
         ((pass.named[layers] = gated_kernel_of<Shape, NamedParts<layers>, true>()), ...);
-    pass.plain = gated_kernel_of<Shape, AnyParts, true>();
+        pass.plain = gated_kernel_of<Shape, AnyParts, true>();
+    }
     pass.general = gated_kernel_of<Shape, AnyParts, false>();
     pass.threads = Shape::threads;
     pass.warps = Shape::warps;
@@ -56,9 +57,9 @@ GatedKernels make_gated_kernels() {
         kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, 1, 8, 3>>(layers);
         kernels.backward[1] = make_gated_pass<GatedShape<X, true, true, 1, 8, 3>>(layers);
     } else {
-        kernels.forward[0] = make_gated_pass<GatedShape<X, false, false, 1, 8, 1>>(layers);
+        kernels.forward[0] = make_gated_pass<GatedShape<X, false, false, 1, 4, 1>>(layers);
         kernels.forward[1] = make_gated_pass<GatedShape<X, true, false, 1, 4, 1>>(layers);
-        kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, 1, 8, 1>>(layers);
+        kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, 1, 4, 1>>(layers);
         kernels.backward[1] = make_gated_pass<GatedShape<X, true, true, 1, 4, 1>>(layers);
     }
     kernels.pass_states = reinterpret_cast<const void*>(&gated_pass_states<R>);

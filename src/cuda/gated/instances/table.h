@@ -8,7 +8,7 @@
 namespace flashscan::cuda {
 
 // The kernels of a pass in one layout: for plain problems (gated/tile.cuh) one for each named layer and one for any
-// parts, and one for every problem.
+// parts, which f64 has not, and one for every problem.
 struct GatedPass {
     const void* named[gated_layer_count] = {};
     const void *plain = nullptr, *general = nullptr;

@@ -27,14 +27,16 @@ SelectivePasses make_selective_passes() {
     return passes;
 }
 
+// The kernels of few states are compiled for f32 arithmetic alone; in f64 those of more states take their place.
 template <typename X, typename V, bool ByTime>
 std::vector<SelectivePasses> make_selective_layout() {
-    const SelectivePasses most = make_selective_passes<SelectiveShape<X, V, 32, 8, ByTime>>();
-    if constexpr (std::is_same_v<V, typename Element<X>::Wide>)
-        return {make_selective_passes<SelectiveShape<X, V, 4, 4, ByTime>>(),
-                make_selective_passes<SelectiveShape<X, V, 16, 4, ByTime>>(), most};
-    else
-        return {make_selective_passes<SelectiveShape<X, V, 8, 2, ByTime>>(), most};
+    constexpr bool real = std::is_same_v<V, typename Element<X>::Wide>, wide = sizeof(typename Element<X>::Wide) == 8;
+    std::vector<SelectivePasses> passes;
+    if constexpr (real && !wide) passes.push_back(make_selective_passes<SelectiveShape<X, V, 4, 4, ByTime>>());
+    if constexpr (!real && !wide) passes.push_back(make_selective_passes<SelectiveShape<X, V, 8, 2, ByTime>>());
+    if constexpr (real) passes.push_back(make_selective_passes<SelectiveShape<X, V, 16, 4, ByTime>>());
+    passes.push_back(make_selective_passes<SelectiveShape<X, V, 32, 8, ByTime>>());
+    return passes;
 }
 
 template <typename X, typename V>
