@@ -12,9 +12,9 @@
 
 #include "core/planner.h"
 #include "cuda/gated/candidates.h"
+#include "cuda/launch/device_code.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/launch_count.h"
-#include "cuda/launch/machine_code.h"
 #include "cuda/launch/rank_link.h"
 #include "cuda/launch/rank_sums.h"
 #include "cuda/launch/scratch_pool.h"
@@ -92,38 +92,26 @@ constexpr auto linear = []<size_t... i>(std::index_sequence<i...>) {
 }
 (std::make_index_sequence<std::size(linear_candidates)>());
 
-// The architectures of the layers without PTX, whose kernels the library does not have for every device.
-constexpr char real[] = FLASHSCAN_REAL_ARCHITECTURES, clusters[] = FLASHSCAN_CLUSTER_ARCHITECTURES;
-
-// Whether the library has code of a layer for the device; `refusal` says so where it has none.
-bool has_code(const char* architectures, int device, std::string& refusal) {
-    const int major = device_attribute(cudaDevAttrComputeCapabilityMajor, device);
-    const int minor = device_attribute(cudaDevAttrComputeCapabilityMinor, device);
-    if (runs_on(architectures, major, minor)) return true;
-    refusal = fmt::format("the library has this kernel for {}, not for compute capability {}.{}", architectures, major,
-                          minor);
-    return false;
-}
-template <auto make, const auto& architectures>
+template <auto make, Compiled kernel>
 std::unique_ptr<RnnKernel> where_compiled(const RnnProblem& problem, const Options& options, std::string& refusal) {
-    return has_code(architectures, options.device, refusal) ? make(problem, options, refusal) : nullptr;
+    return has_code(kernel, options.device, refusal) ? make(problem, options, refusal) : nullptr;
 }
 // Of two kernels a part is in a layer without PTX: affine maps, and heads of one unit in f64.
 std::unique_ptr<OperatorKernel> make_tiny(const OperatorProblem& problem, const Options& options,
                                           std::string& refusal) {
-    if (problem.is_affine() && !has_code(real, options.device, refusal)) return nullptr;
+    if (problem.is_affine() && !has_code(Compiled::to_machine_code, options.device, refusal)) return nullptr;
     return make_operator_tiny(problem, options, refusal);
 }
 std::unique_ptr<RnnKernel> make_diagonal(const RnnProblem& problem, const Options& options, std::string& refusal) {
-    if (problem.dtype == Dtype::f64 && !has_code(real, options.device, refusal)) return nullptr;
+    if (problem.dtype == Dtype::f64 && !has_code(Compiled::to_machine_code, options.device, refusal)) return nullptr;
     return make_rnn_diagonal(problem, options, refusal);
 }
 
 constexpr RnnCandidate rnn[] = {
-    {"diagonal_newton", where_compiled<make_rnn_diagonal_newton, real>},
+    {"diagonal_newton", where_compiled<make_rnn_diagonal_newton, Compiled::to_machine_code>},
     {"diagonal", make_diagonal},
-    {"decode", where_compiled<make_rnn_decode, real>},
-    {"fused", where_compiled<make_rnn_fused, clusters>},
+    {"decode", where_compiled<make_rnn_decode, Compiled::to_machine_code>},
+    {"fused", where_compiled<make_rnn_fused, Compiled::for_clusters>},
     {"persistent", make_rnn_persistent},
     {"alternating", make_rnn_alternating},
 };

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "cuda/launch/device_code.h"
 #include "cuda/linear/kernel.h"
 #include "cuda/runtime.h"
 
@@ -63,7 +64,8 @@ PassVariants list_of(const std::optional<LinearPass>& pass) { return pass ? Pass
 
 // Makes a kernel of the passes that `make_passes` offers, followed by passes of "chunked", which run where the former
 // are absent or a call's tensors are not aligned as they need. `engine` tells whether the former use the bulk copy
-// engine (TMA); `takes` is the refusal where neither direction has such a pass.
+// engine (TMA); where they do not, they are compiled to machine code alone. `takes` is the refusal where neither
+// direction has such a pass.
 template <typename MakePasses>
 std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, const Options& options,
                                                  MakePasses&& make_passes, const char* takes, std::string& refusal,
@@ -73,6 +75,7 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
         return nullptr;
     }
     const DeviceScope scope(options.device);
+    if (!engine && !has_code(Compiled::to_machine_code, options.device, refusal)) return nullptr;
     std::array<PassVariants, 2> variants;
     const void* kernel = nullptr;
     for (const Pass pass : {Pass::forward, Pass::backward}) {

@@ -112,17 +112,24 @@ struct ChunkedBlock {
         const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
         const int log2_rows = log2_of<V> + p.log2_lane_rows + p.log2_warp_rows;
         const uint32_t slot = blockIdx.z * gridDim.y + blockIdx.y;
-        ChunkPlace of{p.begin, 0, slot, static_cast<uint32_t>(p.chunks), 0};
-        if (may_be_by_sequence && p.by_sequence != 0)
+        ChunkPlace of;
+        if (may_be_by_sequence && p.by_sequence != 0) {
             of = place_of_chunk(p.offsets, log2_of<warps * L> + 5 - p.log2_lane_rows - p.log2_warp_rows, slot,
                                 thread & 31);
-        else
-            of.end = end_of_steps(p.offsets, p.end);
+            if (!Shape::time_inner && p.offsets.mirrored != 0) {
+                const int64_t begin = of.begin;
+                of.begin = p.time - of.end;
+                of.end = p.time - begin;
+            }
+        } else {
+            const StepRange steps = steps_that_exist(p.offsets, p.begin, p.end);
+            of = {steps.begin, steps.end, slot, static_cast<uint32_t>(p.chunks), 0};
+        }
         const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);
         const uint32_t row_group = blockIdx.x + static_cast<uint32_t>(entry) * groups_of_batch;
         const uint32_t batch = p.batches > 1 ? quotient(row_group, p.by_row_groups) : 0;
         const int64_t group = row_group - batch * groups_of_batch;
-        // A walk against the order of memory (Down) takes the places from the last to the first.
+        // With time innermost a walk against the order of memory (Down) takes the places from the last to the first.
         const int64_t turn = static_cast<int64_t>(of.chunk) * warps_in_time + warp_time;
         const int64_t chunks = may_be_by_sequence ? of.chunks : p.chunks;
         const int64_t place = Down ? chunks * warps_in_time - 1 - turn : turn;
@@ -157,7 +164,7 @@ struct ChunkedBlock {
         Tile::GateCopies::fetch(p.gate, at, 0, p.time, buffer + Buffer::gate, gate_in);
         Tile::Data::fetch(p.source, at, 0, p.time, buffer + Buffer::source, source_in);
         if constexpr (Buffer::staged) ptx::end_copy_group();
-        constexpr int before = Shape::time_inner ? 0 : Down ? -1 : 1;
+        constexpr int before = Shape::time_inner ? 0 : 1;
         if (gate_wanted()) Tile::Data::fetch(p.states, at, before, p.time, buffer + Buffer::states, tile.states_in);
         if constexpr (Buffer::staged) ptx::end_copy_group();
         tile.events = events_of<Shape, Down, Backward>(p, at);

@@ -38,12 +38,12 @@ struct ColumnsConfig {
     static constexpr int resident = 2;  // blocks per multiprocessor, for which __launch_bounds__ limits the registers
 };
 
-template <typename Ty, int Pack, bool Skewed, bool Down_, bool Backward>
+template <typename Ty, int Pack, bool Skewed, bool Backward>
 struct LinearColumnsWork {
     using Params = LinearParams;
     using Monoid = LinearMonoid<Ty>;
     using Shape = typename ColumnsConfig<Ty, Pack, Backward>::Shape;
-    static constexpr bool Down = Down_, skewed = Skewed;
+    static constexpr bool skewed = Skewed;
     using X = typename Ty::X;
     using G = typename Ty::G;
     using Wide = typename Ty::Wide;
@@ -54,10 +54,10 @@ struct LinearColumnsWork {
     using GateCopies = CopiesOf<G>;
     using Data = CopiesOf<X>;
     using Part = typename Data::Part;
-    using Before = StatesBefore<X, Shape, Down>;
-    using Walker = Walk<Ty, Shape, Down, Backward, false>;
+    using Before = StatesBefore<X, Shape, false>;
+    using Walker = Walk<Ty, Shape, false, Backward, false>;
     static constexpr int L = Shape::L, V = Shape::V;
-    static constexpr int shift = Down ? -1 : 1;  // from a step to the one whose state is h before it, backward
+    static constexpr int shift = 1;  // from a step to the one whose state is h before it, backward
 
     const LinearParams& p;
     const Place& at;
@@ -75,7 +75,7 @@ struct LinearColumnsWork {
             fetch<true>();
         else
             fetch<false>();
-        events = events_of<Shape, Down, Backward>(p, at);
+        events = events_of<Shape, false, Backward>(p, at);
         eventful = may_have_events<Shape, Backward>(p) && events.any();
         GateCopies::arrange(p.gate, at, 0, gate);
         Data::arrange(p.source, at, 0, source);
@@ -143,10 +143,10 @@ struct LinearColumnsWork {
     }
 };
 
-template <typename Ty, int Pack, bool Skewed, bool Down, bool Backward>
+template <typename Ty, int Pack, bool Skewed, bool Backward>
 __global__ void __launch_bounds__(32 * chained_warps, ColumnsConfig<Ty, Pack, Backward>::resident)
     linear_columns(const __grid_constant__ LinearParams p, const __grid_constant__ ChainedSets sets) {
-    scan_chained_columns<LinearColumnsWork<Ty, Pack, Skewed, Down, Backward>>(p, sets);
+    scan_chained_columns<LinearColumnsWork<Ty, Pack, Skewed, Backward>>(p, sets);
 }
 
 }  // namespace flashscan::cuda

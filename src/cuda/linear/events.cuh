@@ -10,7 +10,7 @@
 
 namespace flashscan::cuda {
 
-// The events of a lane's L steps; bit i of a mask is for the lane's step i in the order of memory.
+// The events of a lane's L steps; bit i of a mask is for the lane's step i.
 template <int L>
 struct Events {
     using Mask = std::conditional_t<(L > 32), uint64_t, uint32_t>;
@@ -22,19 +22,34 @@ struct Events {
     __device__ __forceinline__ bool any() const { return __any_sync(0xffffffffU, (reset | begin | end) != 0) != 0; }
 };
 
+// The first in the order of memory of `steps` steps from step t of the kernel on.
+__device__ __forceinline__ int64_t first_in_memory(const LinearParams& p, int64_t t, int steps) {
+    return p.offsets.mirrored != 0 ? p.time - t - steps : t;
+}
+
 // Returns four bits, of which bit i tells whether byte i of `four` is not zero.
 __device__ __forceinline__ uint32_t nonzero_bytes(uint32_t four) {
     const uint32_t high = ((four & 0x7f7f7f7fU) + 0x7f7f7f7fU | four) & 0x80808080U;
     return (high >> 7) * 0x10204080U >> 28;
 }
 
-// The reset bits of a lane's steps. The lane reads whole vectors of 16 bytes where they lie within RESET, and single
-// bytes at its two ends.
+// The bits of a lane's steps in the opposite order.
+template <int L>
+__device__ __forceinline__ typename Events<L>::Mask turned(typename Events<L>::Mask bits, int steps) {
+    if (steps <= 0) return 0;
+    if constexpr (sizeof(bits) == 8)
+        return __brevll(bits) >> (64 - steps);
+    else
+        return __brev(bits) >> (32 - steps);
+}
+
+// The reset bits of a lane's steps, in the order of memory. The lane reads whole vectors of 16 bytes where they lie
+// within RESET, and single bytes at its two ends.
 template <int L>
 __device__ __forceinline__ typename Events<L>::Mask reset_bits(const LinearParams& p, const Place& at) {
     using Mask = typename Events<L>::Mask;
     const uint8_t* const end = p.reset + p.batches * p.time;
-    const uint8_t* const mine = p.reset + at.batch * p.time + at.t0;
+    const uint8_t* const mine = p.reset + at.batch * p.time + first_in_memory(p, at.t0, at.steps);
     Mask bits = 0;
 #pragma unroll 1
     for (int step = -static_cast<int>(reinterpret_cast<uintptr_t>(mine) & 15); step < at.steps; step += 16) {
@@ -52,17 +67,19 @@ __device__ __forceinline__ typename Events<L>::Mask reset_bits(const LinearParam
     return at.steps > 0 ? bits & ~Mask(0) >> (8 * sizeof(Mask) - at.steps) & ~Mask(0) << at.first : 0;
 }
 
-// Adds the first and last steps in memory of the sequences that lie in a warp's steps. Offsets that are equal, of which
-// there may be any number, are edges of one place.
+// Adds the first and last steps in memory of the sequences that lie in a warp's steps, to bits in the order of memory.
+// Offsets that are equal, of which there may be any number, are edges of one place.
 template <int L>
-__device__ __forceinline__ void add_sequence_edges(const SequenceOffsets& offsets, const Place& at,
+__device__ __forceinline__ void add_sequence_edges(const LinearParams& p, const Place& at,
                                                    typename Events<L>::Mask& low, typename Events<L>::Mask& high) {
     using Mask = typename Events<L>::Mask;
     if (at.warp_steps <= 0) return;
-    const int mine = at.segment * L;
-    int64_t n = find_sequence_together(offsets, at.warp_t0, at.lane);
+    const SequenceOffsets& offsets = p.offsets;
+    const int64_t first = first_in_memory(p, at.warp_t0, at.warp_steps);
+    const int mine = static_cast<int>(first_in_memory(p, at.t0, at.steps) - first);
+    int64_t n = find_sequence_together(offsets, first, at.lane);
     for (bool more = true; more; n += 32) {
-        const int64_t offset = offsets.given(min(n + at.lane, offsets.sequences)) - at.warp_t0;
+        const int64_t offset = offsets.given(min(n + at.lane, offsets.sequences)) - first;
         const bool inside = n + at.lane <= offsets.sequences && offset <= at.warp_steps;
         const int edge = inside ? static_cast<int>(max(offset, int64_t{-1})) : 1 << 30;
         int k = 0;  // the lane that has the first edge which is not before this lane's steps
@@ -103,12 +120,14 @@ __device__ __forceinline__ Events<Shape::L> events_of(const LinearParams& p, con
     constexpr int L = Shape::L;
     using Mask = typename Events<L>::Mask;
     Events<L> events;
-    if (p.reset != nullptr) events.reset = reset_bits<L>(p, at);
+    const bool mirrored = !Shape::time_inner && p.offsets.mirrored != 0;
+    const auto ordered = [&](Mask bits) { return mirrored ? turned<L>(bits, at.steps) : bits; };
+    if (p.reset != nullptr) events.reset = ordered(reset_bits<L>(p, at));
     if (p.offsets.data != nullptr) {
         Mask low = 0, high = 0;
-        add_sequence_edges<L>(p.offsets, at, low, high);
-        events.begin = Down ? high : low;
-        events.end = Down ? low : high;
+        add_sequence_edges<L>(p, at, low, high);
+        events.begin = ordered(Down || mirrored ? high : low);
+        events.end = ordered(Down || mirrored ? low : high);
     }
     if (row_has_end<Shape, Backward>(p)) events.end = first_step_of_row<L, Down>(p, at);
     return events;

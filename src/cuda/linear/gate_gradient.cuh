@@ -193,11 +193,12 @@ __global__ void __launch_bounds__(reduce_threads) reduce_gate_gradient(const __g
     const int width = terms >= 4 * reduce_threads ? reduce_threads : terms >= 4 * 32 ? 32 : 1;
     const int thread = static_cast<int>(threadIdx.x), part = thread % width;
     const int64_t stride = static_cast<int64_t>(gridDim.x) * reduce_threads / width;
-    const int64_t end = end_of_steps(p.offsets, p.time_offset + p.slots_time);
+    const StepRange steps = steps_that_exist(p.offsets, p.time_offset, p.time_offset + p.slots_time);
     for (int64_t out = (static_cast<int64_t>(blockIdx.x) * reduce_threads + thread) / width;
          out < out_batches * out_times * out_rows; out += stride) {
         const int64_t row = out % out_rows, time = out / out_rows % out_times, batch = out / out_rows / out_times;
-        if (!p.sum_time && time + p.time_offset >= end) continue;
+        const int64_t step = time + p.time_offset;
+        if (!p.sum_time && (step < steps.begin || step >= steps.end)) continue;
         GateWide sum{};
         for (int64_t term = part; term < terms; term += width) {
             const int64_t r = term % sum_rows + row, t = term / sum_rows % sum_times + time;
@@ -214,8 +215,7 @@ __global__ void __launch_bounds__(reduce_threads) reduce_gate_gradient(const __g
             __syncthreads();
         }
         if (part != 0) continue;
-        char* to = p.grad_gate.data + batch * p.grad_gate.batch + row * p.grad_gate.row +
-                   (time + p.time_offset) * p.grad_gate.time;
+        char* to = p.grad_gate.data + batch * p.grad_gate.batch + row * p.grad_gate.row + step * p.grad_gate.time;
         *reinterpret_cast<G*>(to) = Element<G>::narrow(sum);
     }
 }

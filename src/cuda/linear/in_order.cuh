@@ -8,9 +8,11 @@
 // end walks again, from a carry between blocks, which is right, to its last step, and stores its results once more.
 // Lanes publish no carry for other blocks before it is right.
 //
-// It is all done at the end of a kernel, when nothing is left in registers that the call would have to preserve. What
-// it cannot do: where the result has the memory of its source, steps are overwritten by then; and sums of gradients of
-// gates are not corrected.
+// It is all done at the end of a kernel, when nothing is left in registers that the call would have to preserve. In the
+// kernels of few_long_rows, whose lanes walk many tiles, a lane instead finds its carry in order and then reads its
+// tile once more; and the warps that find the carries between blocks walk a chunk whose summary overflowed. What cannot
+// be done: where the result has the memory of its source, steps may be overwritten; and sums of gradients of gates are
+// not corrected.
 #pragma once
 
 #include "cuda/device/math/finite.cuh"
@@ -27,7 +29,13 @@ __device__ __forceinline__ X& element_at(const View& view, uint32_t batch, int64
 // The first step, at or after t in the order of the walk, at which the walk enters a packed sequence.
 template <bool Down>
 __device__ __forceinline__ int64_t next_begin(const SequenceOffsets& offsets, int64_t t) {
-    const int64_t n = find_sequence(offsets, t), first = offsets.at(n), last = offsets.at(n + 1) - 1;
+    const int64_t n = find_sequence(offsets, offsets.in_memory(t));
+    int64_t first = offsets.at(n), last = offsets.at(n + 1) - 1;
+    if (offsets.mirrored != 0) {
+        const int64_t last_in_memory = last;
+        last = offsets.in_memory(first);
+        first = offsets.in_memory(last_in_memory);
+    }
     if (Down) return t == last ? t : first - 1;
     return t == first ? t : last + 1;
 }
@@ -69,9 +77,10 @@ struct InOrder {
     // out. The walk ends early where all later results are infinite or NaN.
     __device__ __forceinline__ Wide walk(int64_t from, int64_t first, int64_t to, Wide c) const {
         const bool gradients = Backward && p.states.data != nullptr && (p.sum_batch | p.sum_time | p.sum_rows) == 0;
-        const int64_t end = end_of_steps(p.offsets, p.end), beyond = Down ? -1 : p.time;
-        int64_t t = Down ? min(from, end - 1) : max(from, int64_t{0});
-        to = Down ? max(to, int64_t{-1}) : min(to, end);
+        const StepRange steps = steps_that_exist(p.offsets, 0, p.end);
+        const int64_t beyond = Down ? -1 : p.time;
+        int64_t t = Down ? min(from, steps.end - 1) : max(from, steps.begin);
+        to = Down ? max(to, int64_t{-1}) : min(to, steps.end);
         int64_t begin = packed() ? next_begin<Down>(p.offsets, t) : -1;
         BackwardCarry<Ty> carry{c};
 #pragma unroll 1
@@ -81,7 +90,7 @@ struct InOrder {
                 carry = {c};
                 begin = next_begin<Down>(p.offsets, t + turn);
             }
-            const bool reset = p.reset != nullptr && p.reset[batch * p.time + t] != 0;
+            const bool reset = p.reset != nullptr && p.reset[batch * p.time + p.offsets.in_memory(t)] != 0;
             const bool stores = (t - first) * turn >= 0, last = t + turn == (packed() ? begin : beyond);
             const GateWide gate = Element<G>::widen(element_at<G>(p.gate, batch, row, t)), a = value_of(gate);
             const Wide x = Element<X>::widen(element_at<X>(p.source, batch, row, t));
@@ -111,6 +120,16 @@ __device__ __noinline__ typename Ty::Wide walk_in_order(const LinearParams& p, u
 
 // Whether the source is still there when results have been stored.
 __device__ __forceinline__ bool keeps_source(const LinearParams& p) { return p.source.data != p.result.data; }
+
+// The carry before step `to` of row `row`, walked from the carry `into` before step `from`. Where the steps cannot be
+// walked, that is `computed`, which is not finite.
+template <typename Ty, bool Down, bool Backward>
+__device__ __forceinline__ typename Ty::Wide carry_in_order(const LinearParams& p, uint32_t batch, int64_t row,
+                                                            int64_t from, int64_t to, typename Ty::Wide into,
+                                                            typename Ty::Wide computed) {
+    if (!keeps_source(p) || !is_finite(into)) return computed;
+    return walk_in_order<Ty, Down, Backward>(p, batch, row, from, to, to, into);
+}
 
 // Walks the lane's steps of row `row` again, from the carry `into` that enters `warps` warps earlier in time. Returns
 // the carry after them; where they cannot be walked, that is `after`, which is not finite.

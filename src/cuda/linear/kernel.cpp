@@ -26,8 +26,6 @@ bool lie_alike(std::initializer_list<const void*> data, std::initializer_list<co
     return std::all_of(data.begin(), data.end(), alike) && std::all_of(gates.begin(), gates.end(), alike);
 }
 
-void point(View& view, const void* data) { view.data = static_cast<char*>(const_cast<void*>(data)); }
-
 class Linear final : public LinearKernel {
   public:
     Linear(const LinearProblem& problem, const Options& options, PassVariants forward, PassVariants backward)
@@ -55,8 +53,8 @@ class Linear final : public LinearKernel {
         const LinearPass& pass = pick(forward_, states, same, {b.input, b.output}, {b.gate});
         const DeviceScope scope(device_);
         LinearParams params = common(pass, b);
-        point(params.source, b.input);
-        point(params.result, b.output);
+        params.source.point(b.input, p_.time);
+        params.result.point(b.output, p_.time);
         run(pass, params, b.state_in, b.state_out, b.scratch, stream);
     }
 
@@ -68,11 +66,11 @@ class Linear final : public LinearKernel {
             pick(backward_, states, same, {b.grad_output, output, b.grad_input}, {b.gate, b.grad_gate});
         const DeviceScope scope(device_);
         LinearParams params = common(pass, b);
-        point(params.source, b.grad_output);
-        point(params.result, b.grad_input);
+        params.source.point(b.grad_output, p_.time);
+        params.result.point(b.grad_input, p_.time);
         if (b.grad_gate != nullptr) {
-            point(params.states, b.output);
-            point(params.grad_gate, b.grad_gate);
+            params.states.point(b.output, p_.time);
+            params.grad_gate.point(b.grad_gate, p_.time);
             params.state_in = b.state_in;
         }
         run(pass, params, b.grad_state_out, b.grad_state_in, b.scratch, stream);
@@ -96,7 +94,7 @@ class Linear final : public LinearKernel {
 
     LinearParams common(const LinearPass& pass, const LinearBuffers& b) const {
         LinearParams params = pass.params;
-        point(params.gate, b.gate);
+        params.gate.point(b.gate, p_.time);
         params.reset = p_.has_reset ? b.reset : nullptr;
         params.offsets.data = p_.packed() ? b.seq_offsets : nullptr;
         return params;
@@ -116,8 +114,8 @@ class Linear final : public LinearKernel {
         bool sums = pass.sums_gate && params.grad_gate.data != nullptr;
         if (sums && (p_.time == 0 || pass.batches * pass.rows == 0)) {  // the gradient is a sum of no terms: zero
             reduce(pass, params, 0, p_.time, stream);
-            point(params.grad_gate, nullptr);
-            point(params.states, nullptr);
+            params.grad_gate.data = nullptr;
+            params.states.data = nullptr;
             sums = false;
         }
         if (pass.batches * pass.rows == 0) return;
@@ -127,7 +125,7 @@ class Linear final : public LinearKernel {
         const int64_t launches = pass.launches();
         const int64_t steps = launches > 1 ? pass.launch_steps : int64_t{p_.time};
         for (int64_t n = 0; n < launches; ++n) {
-            const int64_t place = pass.down ? launches - 1 - n : n;
+            const int64_t place = pass.down && !pass.mirrored() ? launches - 1 - n : n;
             params.begin = place * steps;
             params.end = std::min<int64_t>(params.begin + steps, p_.time);
             params.edge_in = n == 0 ? carry_in : base + pass.edges;

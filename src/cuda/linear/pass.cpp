@@ -124,7 +124,7 @@ View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype) {
     const int64_t size = size_of(dtype);
     View v;
     v.batch = strides.batch * size;
-    v.time = strides.time * size;
+    v.time = (pass.mirrored() ? -1 : 1) * strides.time * size;
     v.row = (pass.fold && strides.channels == 0 ? strides.batch : strides.channels) * size;
     return v;
 }
@@ -157,6 +157,8 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
     params.states = view_of(l, p.output, p.dtype);
     params.grad_gate = view_of(l, p.grad_gate, p.gate_dtype);
     params.offsets = offsets_of(p, nullptr);
+    params.offsets.time = p.time;
+    params.offsets.mirrored = l.mirrored();
     params.gate_form = static_cast<int32_t>(p.gate_form);
     params.batches = l.batches;
     params.rows = l.rows;

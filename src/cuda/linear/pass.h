@@ -69,6 +69,8 @@ struct LinearPass {
     bool takes_columns() const { return tuning.algorithm == LinearAlgorithm::columns; }
     int group_chunks() const { return cuda::group_chunks(params.grouped != 0, takes_rows()); }
     bool waves() const { return tuning.algorithm == LinearAlgorithm::waves; }
+    // Whether the kernel walks with the steps of tensors that are turned round (SequenceOffsets::mirrored).
+    bool mirrored() const { return down && !time_inner && !waves(); }
     const TileFacts& tile() const {
         const bool backward = pass == Pass::backward;
         if (takes_rows()) return kernels->rows_tile[backward];
@@ -93,9 +95,8 @@ struct LinearPass {
         const bool backward = pass == Pass::backward;
         if (waves()) return wave_kernels->kernel[time_inner][down][backward];
         if (takes_rows()) return kernels->rows[down][backward];
-        if (takes_columns())
-            return skewed ? kernels->skewed_columns[down][backward] : kernels->columns[pack - 1][down][backward];
-        return kernels->chunked[static_cast<int>(access())][down][backward];
+        if (takes_columns()) return skewed ? kernels->skewed_columns[backward] : kernels->columns[pack - 1][backward];
+        return kernels->chunked[static_cast<int>(access())][down && !mirrored()][backward];
     }
     int warps() const {
         if (waves()) return wave_facts().threads / 32;

@@ -98,7 +98,7 @@ std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, i
     LinearShape shape = shape_of(l, p, false);
     if (skewed) shape.shares_sectors = true;
     static_cast<ChainedTuning&>(l.tuning) = tune_chained_columns(shape, l.lane_tile());
-    const bool narrowest = pack == 1 || l.kernels->columns[0][l.down][backward] == nullptr;
+    const bool narrowest = pack == 1 || l.kernels->columns[0][backward] == nullptr;
     const bool suits = chained_columns_suit(shape, l.lane_tile(), l.tuning, narrowest);
     const bool grouped =
         !suits && chained_column_groups_suit(shape, l.lane_tile(), l.tuning, l.kernels->record_bytes * pack);

@@ -18,17 +18,17 @@
 
 namespace flashscan::cuda {
 
-// The state of the packed sequence that holds step t, in an array [sequence, row]. These functions are not inlined
-// because they are rarely called.
+// The state of the packed sequence that holds the kernel's step t, in an array [sequence, row]. These functions are not
+// inlined because they are rarely called.
 template <typename Wide>
 __device__ __noinline__ Wide load_sequence_state(const void* states, const SequenceOffsets& offsets, int64_t t,
                                                  int64_t rows, int64_t row) {
-    return static_cast<const Wide*>(states)[find_sequence(offsets, t) * rows + row];
+    return static_cast<const Wide*>(states)[find_sequence(offsets, offsets.in_memory(t)) * rows + row];
 }
 template <typename Wide>
 __device__ __noinline__ void store_sequence_state(void* states, const SequenceOffsets& offsets, int64_t t, int64_t rows,
                                                   int64_t row, Wide value) {
-    static_cast<Wide*>(states)[find_sequence(offsets, t) * rows + row] = value;
+    static_cast<Wide*>(states)[find_sequence(offsets, offsets.in_memory(t)) * rows + row] = value;
 }
 
 // The cases that the loops over steps are compiled for.

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "cuda/launch/device_code.h"
 #include "cuda/launch/launch.h"
 #include "cuda/runtime.h"
 
@@ -17,18 +18,21 @@ constexpr int64_t sector_bytes = 32;
 
 std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, bool backward, const Options& options,
                                                    Workspace& workspace) {
-    const ElementKernels* kernels = number_kernels(p.dtype, p.kind, 1);
+    const ChainedNumberKernels* kernels = chained_number_kernels(p.dtype, p.kind);
+    std::string refusal;
     // The number of rows decides how steps are cut into chunks, so results would depend on the batch.
-    if (kernels == nullptr || options.batch_invariant || p.packed() || p.empty()) return std::nullopt;
+    if (kernels == nullptr || options.batch_invariant || p.packed() || p.empty() ||
+        !has_code(Compiled::to_machine_code, options.device, refusal))
+        return std::nullopt;
     ChainedNumbers c;
     const OperatorProblem::Steps steps = p.steps();
     c.time_inner_ = p.layout == Layout::bct || steps.time == 1;
     c.down_ = (p.direction == Direction::reverse) != backward;
-    c.kernels_ = &kernels->chained[c.time_inner_];
+    c.kernels_ = &kernels->of[c.time_inner_];
     const int64_t batches = c.time_inner_ ? Extent(1) : p.batch,
                   rows = c.time_inner_ ? p.batch * p.channels : p.channels;
     const int lane_rows = c.kernels_->lane_rows;
-    if (c.kernel() == nullptr || batches * rows > std::numeric_limits<int32_t>::max()) return std::nullopt;
+    if (batches * rows > std::numeric_limits<int32_t>::max()) return std::nullopt;
     if (!c.time_inner_ && (rows % lane_rows != 0 || steps.time % lane_rows != 0)) return std::nullopt;
 
     const ChainedShape shape{batches,         rows, p.time, steps.time * size_of(p.dtype) % sector_bytes != 0, 0,
@@ -49,7 +53,8 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, boo
     params.time = p.time;
     params.exclusive = p.mode == OperatorMode::exclusive;
     View& view = params.input;
-    view.time = steps.time * c.element_bytes_;
+    // With channels innermost a walk against the order of memory has its tensors turned round.
+    view.time = (c.down_ && !c.time_inner_ ? -1 : 1) * int64_t{steps.time} * c.element_bytes_;
     view.row = (c.time_inner_ ? p.time : Extent(1)) * c.element_bytes_;
     view.batch = steps.batch * c.element_bytes_;
     params.output = view;
@@ -80,8 +85,8 @@ bool ChainedNumbers::takes(const void* from, const void* to) const {
 
 void ChainedNumbers::run(const NumberArrays& arrays, void* scratch, bool overlaps, void* stream) const {
     NumberChainParams params = params_;
-    params.input.data = static_cast<char*>(const_cast<void*>(arrays.from));
-    params.output.data = static_cast<char*>(arrays.to);
+    params.input.point(arrays.from, params.time);
+    params.output.point(arrays.to, params.time);
     params.reduced = arrays.reduced;
     params.state_in = arrays.state_in;
     params.state_out = arrays.state_out;

@@ -177,9 +177,9 @@ struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
 template <typename X>
 using NumberColumnsShape = TileShape<X, X, Access::channel_packs, false, 256>;
 
-template <typename X, typename Operator, bool Down>
-struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, Down> {
-    using Base = NumberWork<X, Operator, NumberColumnsShape<X>, Down>;
+template <typename X, typename Operator>
+struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, false> {
+    using Base = NumberWork<X, Operator, NumberColumnsShape<X>, false>;
     using typename Base::Monoid, typename Base::Shape, typename Base::Wide;
     using Data = AlignedPacks<X, Shape>;
     static constexpr bool skewed = false;
@@ -223,10 +223,10 @@ __global__ void __launch_bounds__(32 * chained_warps, rows_resident<X, Operator>
     scan_chained_rows<NumberRowsWork<X, Operator, Down>>(p, sets);
 }
 
-template <typename X, typename Operator, bool Down>
+template <typename X, typename Operator>
 __global__ void __launch_bounds__(32 * chained_warps, chained_resident<X, Operator>)
     number_columns(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
-    scan_chained_columns<NumberColumnsWork<X, Operator, Down>>(p, sets);
+    scan_chained_columns<NumberColumnsWork<X, Operator>>(p, sets);
 }
 
 }  // namespace flashscan::cuda

@@ -35,7 +35,7 @@ class ChainedNumbers {
     // Whether a call's arrays lie as the kernels need.
     bool takes(const void* from, const void* to) const;
     void run(const NumberArrays& arrays, void* scratch, bool overlaps, void* stream) const;
-    const void* kernel() const { return kernels_->kernel[down_]; }
+    const void* kernel() const { return kernels_->kernel[down_ && time_inner_]; }
     std::string describe() const;
 
   private:

@@ -11,10 +11,12 @@
 //            they have arrived (device/exchange/published_values.cuh); the V carries of a lane share words where they
 //            fit.
 // Few strips Where strips are so few that blocks would wait for the chunk before, column_chunk_group chunks are a
-// group. A
-//            chunk publishes its summary as soon as it has it, and only the last one of a group the carry into the next
-//            group, so that the chain is a fraction as long. The last warp of a strip applies the summaries of the
-//            group's earlier chunks to the group's carry for the others, which takes a second __syncthreads.
+//            group. A chunk publishes its summary as soon as it has it, and only the last one of a group the carry
+//            into the next group, so that the chain is a fraction as long. The last warp of a strip applies the
+//            summaries of the group's earlier chunks to the group's carry for the others, which takes a second
+//            __syncthreads.
+// Direction  Lanes go from step 0 on. For walks against the order of memory the host turns the tensors round: they
+//            begin with their last step and have negative strides of time.
 //
 // Params must also have row_groups and by_row_groups. A work must also have `skewed`, which tells whether the last lane
 // of a warp has no rows of its own (device/tile/skewed_pairs.cuh).
@@ -32,7 +34,7 @@ struct ChainedColumns {
     using Wide = typename Monoid::Wide;
     using Map = typename Monoid::Map;
     using Record = typename Monoid::Record;
-    static constexpr bool Down = Work::Down, skewed = Work::skewed;
+    static constexpr bool skewed = Work::skewed;
     static constexpr int L = Shape::L, V = Shape::V;
     static constexpr int strip_rows = V * (skewed ? skewed_pair_lanes : 32);
     static constexpr bool has_groups = requires(const Params& q) { q.grouped; }
@@ -73,13 +75,12 @@ struct ChainedColumns {
         const auto [group, chunk] = place_in_sets(sets);
         const uint32_t batch = p.batches > 1 ? quotient(group, p.by_row_groups) : 0;
         const uint32_t strip = ((group - batch * static_cast<uint32_t>(p.row_groups)) << p.log2_warp_rows) + warp_row;
-        // A walk against the order of memory (Down) takes the places from the last to the first.
-        const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
-        const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
+        const StepRange steps = steps_that_exist(p.offsets, 0, p.time);
+        const int64_t t0 = steps.begin + (static_cast<int64_t>(chunk) * warps_in_time + warp_time) * L;
         const int64_t row = static_cast<int64_t>(strip) * strip_rows;
         const int64_t rows = batch < p.batches ? p.rows : 0;
-        Place at = place_of<Shape>(batch, row, place * L, skewed ? min(rows, row + strip_rows) : rows,
-                                   end_of_steps(p.offsets, p.time), thread & 31, 5);
+        Place at =
+            place_of<Shape>(batch, row, t0, skewed ? min(rows, row + strip_rows) : rows, steps.end, thread & 31, 5);
         if (skewed) at.steps = at.warp_steps;  // lanes without rows compute as well, and nothing of theirs is stored
         return {p, at, chunk, warp_row, warp_time, warps_in_time, totals};
     }
@@ -134,7 +135,7 @@ struct ChainedColumns {
         work.walk(carry);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
             work.finish(chunk, WarpsInTime{warp_row, 1 << p.log2_warp_rows, warp_time, warps_in_time});
-        const bool ends = work.is_left() && holds_step<Shape>(at, Down ? 0 : p.time - 1);
+        const bool ends = work.is_left() && holds_step<Shape>(at, p.time - 1);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             if (ends && v < at.rows) work.leave(v, carry[v]);

@@ -60,13 +60,12 @@ struct ChannelCopies {
         for (int i = 0; i < Tile::L; ++i, to += view.time) store_step<Whole>(tile.word + i * words, to);
     }
 
-    // Loads the lane's steps moved by `shift`. Those outside of [0, time) and those that do not exist become zero bits.
+    // Loads the lane's steps moved later by `shift`. Those past `time` and those that do not exist become zero bits.
     static __device__ __forceinline__ void fetch(const View& view, const Place& at, int shift, int64_t time, char*,
                                                  Fetched& tile) {
         const char* from = address(view, at, shift);
-        const int first = at.t0 + shift < 0 ? 1 : 0;
         const int last = static_cast<int>(min(static_cast<int64_t>(at.steps), time - shift - at.t0));
-        if (__all_sync(0xffffffffU, first == 0 && last == Tile::L)) {
+        if (__all_sync(0xffffffffU, last == Tile::L)) {
             if (all_whole(from, view))
                 load_all<true>(from, view, tile);
             else
@@ -76,7 +75,7 @@ struct ChannelCopies {
             for (int i = 0; i < Tile::L; ++i, from += view.time) {
 #pragma unroll
                 for (int k = 0; k < words; ++k) tile.word[i * words + k] = 0;
-                if (i >= first && i < last) load_step(from, tile.word + i * words);
+                if (i < last) load_step(from, tile.word + i * words);
             }
         }
     }

@@ -13,6 +13,16 @@ __device__ __forceinline__ int64_t end_of_steps(const SequenceOffsets& offsets, 
     return offsets.data == nullptr ? end : min(end, max(offsets.given(offsets.sequences), int64_t{0}));
 }
 
+// The steps [begin, end) of a kernel.
+struct StepRange {
+    int64_t begin, end;
+};
+// Those of [begin, end) that exist; where they are mirrored, steps past the last sequence are the first ones.
+__device__ __forceinline__ StepRange steps_that_exist(const SequenceOffsets& offsets, int64_t begin, int64_t end) {
+    if (offsets.mirrored == 0) return {begin, end_of_steps(offsets, end)};
+    return {max(begin, offsets.time - end_of_steps(offsets, offsets.time)), end};
+}
+
 // The sequence that holds step t: the last n with offsets[n] <= t < offsets[n + 1]. Where offsets decrease, it is any
 // sequence.
 inline __device__ __noinline__ int64_t find_sequence(const SequenceOffsets& offsets, int64_t t) {

@@ -13,7 +13,10 @@ namespace flashscan::cuda {
 struct SequenceOffsets {
     const void* data = nullptr;
     int64_t sequences = 0, time = 0;
-    int32_t are_i64 = 0, unused = 0;
+    int32_t are_i64 = 0;
+    // Whether a kernel with channels innermost walks against the order of memory. Its tensors then have negative
+    // strides of time and begin with their last steps, and its step t is step time - 1 - t of SEQ_OFFSETS and RESET.
+    int32_t mirrored = 0;
 
     // Offset n as it is in memory. It may only be compared with steps that exist.
     FLASHSCAN_HD int64_t given(int64_t n) const {
@@ -25,6 +28,8 @@ struct SequenceOffsets {
         const int64_t offset = given(n);
         return offset < 0 ? 0 : offset < time ? offset : time;
     }
+    // The step in the order of memory that is step t of the kernel.
+    FLASHSCAN_HD int64_t in_memory(int64_t t) const { return mirrored != 0 ? time - 1 - t : t; }
 };
 
 }  // namespace flashscan::cuda

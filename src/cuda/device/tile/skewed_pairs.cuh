@@ -62,16 +62,16 @@ struct SkewedPairs {
         return {rows - skew, 2 * view.time, skew != 0};
     }
 
-    // Loads the steps moved by `shift`; those that do not exist become zero bits. Whole tells that part.whole is true.
-    // The caller branches on it once for all tensors, as the loads of one tensor would otherwise wait for those of
-    // another.
+    // Loads the steps moved later by `shift`; those that do not exist become zero bits. Whole tells that part.whole is
+    // true. The caller branches on it once for all tensors, as the loads of one tensor would otherwise wait for those
+    // of another.
     template <bool Whole>
     static __device__ __forceinline__ void fetch(const View& view, const Place& at, const Part& part, int shift,
                                                  int64_t time, Tile& tile) {
         const int64_t begin = at.t0 + shift;
-        const int first = begin < 0 ? 1 : 0, last = static_cast<int>(min(int64_t{at.warp_steps}, time - begin));
+        const int last = static_cast<int>(min(int64_t{at.warp_steps}, time - begin));
         // Whether the tile's step i is the first or the last of the tensor.
-        const auto is_edge = [&](int i) { return begin + i == 0 || begin + i == time - 1; };
+        const auto is_edge = [&](int i) { return (i == 0 && begin == 0) || begin + i == time - 1; };
 #pragma unroll
         for (int turn = 0; turn < 2; ++turn) {
             const Turns turns = turns_of(view, at, shift + turn);
@@ -85,13 +85,13 @@ struct SkewedPairs {
                 } else {
 #pragma unroll
                     for (int k = 0; k < words; ++k) to[k] = 0;
-                    const bool inside = i >= first && i < last && exist != Part::none;
+                    const bool inside = i < last && exist != Part::none;
                     if (inside && (exist == Part::both || !is_edge(i))) load_words<words>(from, to);
                 }
             }
         }
         if constexpr (!Whole)
-            if (begin <= 0 || begin + L >= time) fetch_edges(view, at, part, shift, first, last, is_edge, tile);
+            if (begin == 0 || begin + L >= time) fetch_edges(view, at, part, shift, last, is_edge, tile);
     }
 
     // Gives each lane its own rows in odd steps.
@@ -132,9 +132,9 @@ struct SkewedPairs {
     // Loads single rows of the tensor's first and last steps, where only one row of a pair exists.
     template <typename IsEdge>
     static __device__ __forceinline__ void fetch_edges(const View& view, const Place& at, const Part& part, int shift,
-                                                       int first, int last, IsEdge&& is_edge, Tile& tile) {
+                                                       int last, IsEdge&& is_edge, Tile& tile) {
 #pragma unroll 1
-        for (int i = first; i < last; ++i) {
+        for (int i = 0; i < last; ++i) {
             if (!is_edge(i)) continue;
             const Turns turns = turns_of(view, at, shift + i);
             const typename Part::Rows exist = part.exist(turns.odd);

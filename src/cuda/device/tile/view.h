@@ -20,10 +20,17 @@ enum class Access {
 };
 constexpr bool is_time_inner(Access access) { return access >= Access::time; }
 
-// A tensor as a kernel sees it. Strides are in bytes.
+// A tensor as a kernel sees it. Strides are in bytes. A tensor with a negative stride of time begins with its last step
+// in memory.
 struct View {
     char* data = nullptr;
     int64_t batch = 0, row = 0, time = 0;
+
+    // Sets `data` for a tensor of `steps` steps that begins in memory at `from`, which may be null.
+    void point(const void* from, int64_t steps) {
+        data = static_cast<char*>(const_cast<void*>(from));
+        if (from != nullptr && time < 0) data -= (steps - 1) * time;
+    }
 };
 
 // Divides numbers below 2^31 by a constant: n / d = n * magic / 2^(32 + shift).

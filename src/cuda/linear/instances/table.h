@@ -22,14 +22,14 @@ inline constexpr int chunked_accesses = static_cast<int>(Access::time_vectors);
 struct LinearKernels {
     Dtype dtype, gate_dtype;
     int record_bytes, carry_bytes;                // bytes of the published summary and carry of a row
-    const void* chunked[chunked_accesses][2][2];  // [Access][down][backward]
+    const void* chunked[chunked_accesses][2][2];  // [Access][down][backward]; down with time innermost alone
     TileFacts chunked_tile[chunked_accesses][2];
-    const void* rows[2][2];            // [down][backward]; null where gates and data differ in size
-    TileFacts rows_tile[2];            // [backward]
-    int rows_skew;                     // the most steps between the start of a row's first vector and the row
-    const void* columns[2][2][2];      // [rows of a lane less one][down][backward]; null where that is not compiled
-    TileFacts columns_tile[2][2];      // [rows of a lane less one][backward]
-    const void* skewed_columns[2][2];  // [down][backward], tiles as columns of two rows a lane; null where not faster
+    const void* rows[2][2];         // [down][backward]; null where gates and data differ in size
+    TileFacts rows_tile[2];         // [backward]
+    int rows_skew;                  // the most steps between the start of a row's first vector and the row
+    const void* columns[2][2];      // [rows of a lane less one][backward]; null where that is not compiled
+    TileFacts columns_tile[2][2];   // [rows of a lane less one][backward]
+    const void* skewed_columns[2];  // [backward], tiles as columns of two rows a lane; null where not faster
     const void* reduce_gate_gradient;
     const void* pass_empty_sequences;
 };

@@ -6,7 +6,6 @@
 
 #include "cuda/operators/instances/table.h"
 #include "cuda/operators/numbers_backward.cuh"
-#include "cuda/operators/numbers_chained.cuh"
 #include "cuda/operators/numbers_with_index.cuh"
 #include "cuda/operators/tiny_matrices.cuh"
 
@@ -27,27 +26,6 @@ ElementFacts facts_of(bool backward) {
     return facts;
 }
 
-template <typename X, typename Operator>
-void fill_chained(ElementKernels& k) {
-    using Wide = typename Element<X>::Wide;
-    using Rows = NumberRowsWork<X, Operator, false>;
-    using Columns = NumberColumnsWork<X, Operator, false>;
-    k.chained[1] = {{reinterpret_cast<const void*>(&number_rows<X, Operator, false>),
-                     reinterpret_cast<const void*>(&number_rows<X, Operator, true>)},
-                    1,
-                    Rows::L,
-                    Rows::buffer_bytes,
-                    static_cast<int>(sizeof(Words<Wide>)),
-                    Rows::Shape::skew};
-    k.chained[0] = {{reinterpret_cast<const void*>(&number_columns<X, Operator, false>),
-                     reinterpret_cast<const void*>(&number_columns<X, Operator, true>)},
-                    Columns::V,
-                    Columns::L,
-                    0,
-                    static_cast<int>(sizeof(Words<typename ChainedColumns<Columns>::Carries>)),
-                    0};
-}
-
 template <typename X, int V, typename Operator>
 ElementKernels number_kernels(Dtype dtype, int kind) {
     using Op = Numbers<X, V, Operator>;
@@ -64,9 +42,6 @@ ElementKernels number_kernels(Dtype dtype, int kind) {
         k.backward.channels = V;
         k.gradients = reinterpret_cast<const void*>(&numbers_backward<X, V, Operator>);
         k.empty_gradients = reinterpret_cast<const void*>(&empty_gradients<X>);
-        // Complex products by an identity are not exact: (1 + 0i) inf is NaN.
-        constexpr bool exact = NumberPart<X>::count == 1 || std::is_same_v<Operator, combine::Add>;
-        if constexpr (V == 1 && exact) fill_chained<X, Operator>(k);
     }
     return k;
 }

@@ -17,6 +17,12 @@ void add_operator_c128(std::vector<ElementKernels>& table);
 void add_operator_i32(std::vector<ElementKernels>& table);
 void add_operator_i64(std::vector<ElementKernels>& table);
 void add_operator_u8(std::vector<ElementKernels>& table);
+void add_chained_f32(std::vector<ChainedNumberKernels>& table);
+void add_chained_bf16(std::vector<ChainedNumberKernels>& table);
+void add_chained_f16(std::vector<ChainedNumberKernels>& table);
+void add_chained_f64(std::vector<ChainedNumberKernels>& table);
+void add_chained_c64(std::vector<ChainedNumberKernels>& table);
+void add_chained_c128(std::vector<ChainedNumberKernels>& table);
 void add_affine_real(std::vector<ElementKernels>& table);
 void add_affine_complex(std::vector<ElementKernels>& table);
 
@@ -48,6 +54,20 @@ const ElementKernels* number_kernels(Dtype dtype, OperatorKind kind, int channel
 const ElementKernels* indexed_kernels(Dtype dtype, OperatorKind kind) {
     return find(
         [&](const ElementKernels& k) { return k.indexed && k.dtype == dtype && k.kind == static_cast<int>(kind); });
+}
+
+const ChainedNumberKernels* chained_number_kernels(Dtype dtype, OperatorKind kind) {
+    static const std::vector<ChainedNumberKernels> table = [] {
+        std::vector<ChainedNumberKernels> all;
+        for (auto* add :
+             {add_chained_f32, add_chained_bf16, add_chained_f16, add_chained_f64, add_chained_c64, add_chained_c128})
+            add(all);
+        return all;
+    }();
+    const auto found = std::find_if(table.begin(), table.end(), [&](const ChainedNumberKernels& k) {
+        return k.dtype == dtype && k.kind == static_cast<int>(kind);
+    });
+    return found == table.end() ? nullptr : &*found;
 }
 
 const ElementKernels* tiny_kernels(Dtype dtype, OperatorKind kind, int64_t dim) {

@@ -9,11 +9,18 @@ namespace flashscan::cuda {
 
 // Chained scans of many rows of numbers (numbers_chained.cuh), of one layout.
 struct ChainedKernels {
-    const void* kernel[2] = {};  // [down], with NumberChainParams and ChainedSets
+    const void* kernel[2] = {};  // [down], with NumberChainParams and ChainedSets; down with time innermost alone
     int lane_rows = 0, steps = 0;
     int warp_bytes = 0;   // shared memory of a warp
     int carry_bytes = 0;  // bytes of the carries of a lane as they are published
     int skew = 0;  // time innermost: the most steps between the start of a row's first 16-byte vector and the row
+};
+
+// Those of an operator, by [time innermost].
+struct ChainedNumberKernels {
+    Dtype dtype{};
+    int kind = 0;  // the OperatorKind
+    ChainedKernels of[2];
 };
 
 struct ElementKernels {
@@ -29,7 +36,6 @@ struct ElementKernels {
     const void* gradients = nullptr;  // NumbersBackwardParams, TinyBackwardParams, TinyAffineParams; null for integers
     const void* empty_gradients = nullptr;  // EmptyGradientParams; null for integers and affine maps
     const void* operator_state = nullptr;   // state of a custom operator
-    ChainedKernels chained[2];              // [time innermost]; without kernels for integers
 };
 
 inline constexpr int largest_tiny_dim = 4;
@@ -39,6 +45,8 @@ inline constexpr int64_t largest_tiny_bytes = 128;
 // The kernels of numbers, of which `channels` are one element, and of products of matrices or affine maps; null where
 // there are none.
 const ElementKernels* number_kernels(Dtype dtype, OperatorKind kind, int channels);
+// The chained scans of numbers; null for integers and complex products.
+const ChainedNumberKernels* chained_number_kernels(Dtype dtype, OperatorKind kind);
 const ElementKernels* tiny_kernels(Dtype dtype, OperatorKind kind, int64_t dim);
 // The kernels of numbers with INDEX; null where there are none.
 const ElementKernels* indexed_kernels(Dtype dtype, OperatorKind kind);

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels "rows" and "columns" of the linear recurrence for bf16 and f16 data and gates.
+#include "cuda/linear/instances/rows_columns_instance.cuh"
+
+namespace flashscan::cuda {
+
+void add_linear_bf16(LinearKernels& k) { add_rows_and_columns<__nv_bfloat16, __nv_bfloat16>(k); }
+void add_linear_f16(LinearKernels& k) { add_rows_and_columns<__half, __half>(k); }
+
+}  // namespace flashscan::cuda
