@@ -523,10 +523,10 @@ typedef struct flashscan_options {
  * but GATE and OUTPUT is kept from forward, inputs are never overwritten, and backward may be called repeatedly.
  *
  * Long time may be cut into pieces that run at once. The result is finite wherever h' = a h + x computed step by step
- * is. On CUDA the product of a piece's gates is formed. One that overflows may cost this for rows so few and long that
- * the plan takes the kernel "few_long_rows", where the result has the memory of its source (OUTPUT that of INPUT,
- * GRAD|INPUT that of GRAD|OUTPUT), and for GRAD|GATE of a gate that is broadcast. A product below the normal numbers
- * of its type may count as 0, also where gates above 1 in magnitude follow.
+ * is. On CUDA the product of a piece's gates is formed. Where one overflows, steps are walked one by one, which is slow,
+ * and not at all where the result has the memory of its source (OUTPUT that of INPUT, GRAD|INPUT that of GRAD|OUTPUT)
+ * or for GRAD|GATE of a gate that is broadcast, which then may not be finite. A product below the normal numbers of its
+ * type may count as 0, also where gates above 1 in magnitude follow.
  *
  * Data types: dtype is that of INPUT, OUTPUT and their gradients. GATE and its gradient have gate_dtype:
  *

@@ -96,14 +96,8 @@ std::vector<Problem> long_problems() {
         problems.push_back(problem_of(line));
     return problems;
 }
-// The kernel few_long_rows finds carries far ahead and does not walk again.
-std::vector<Target> climbing_targets() {
-    std::vector<Target> targets = all_targets();
-    std::erase_if(targets, [](const Target& target) { return target.kernel == "few_long_rows"; });
-    return targets;
-}
 std::vector<Target> cuda_targets() {
-    std::vector<Target> targets = climbing_targets();
+    std::vector<Target> targets = all_targets();
     std::erase_if(targets, [](const Target& target) { return target.backend == FLASHSCAN_BACKEND_CPU; });
     return targets;
 }
@@ -132,7 +126,7 @@ TEST_P(Climbing, WithNothingToCarry) {
     expect_near_reference(GetParam(), data);
 }
 
-INSTANTIATE_TEST_SUITE_P(Far, Climbing, testing::ValuesIn(cases_on(climbing_targets(), far_problems())), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Far, Climbing, testing::ValuesIn(cases_on(all_targets(), far_problems())), name_of_case);
 INSTANTIATE_TEST_SUITE_P(LongAndFar, Climbing, testing::ValuesIn(cases_on(cuda_targets(), long_problems())),
                          name_of_case);
 

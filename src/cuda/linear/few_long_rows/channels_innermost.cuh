@@ -16,7 +16,7 @@
 // Passes     1. A warp reads its part of chunk k + ahead from the ring and summarises it; its totals go to the warp
 //               that publishes, which returns the composition of the totals of the warps before it.
 //            2. It waits for the carry into chunk k, walks its steps and releases the stage, which is stored and then
-//               filled with a later chunk.
+//               filled with a later chunk. A carry that overflowed is found in order (in_order.cuh).
 // Bytes      Every element is read once and written once, and 32 bytes for each row and chunk.
 // Order      The association follows from the shape and the number of blocks, so that a GPU with another number of
 //            multiprocessors gives other bits.
@@ -182,20 +182,44 @@ struct StripWarp {
             [&](int i, const Wide(&values)[V]) { gate.set(i, values); });
     }
 
+    // Replaces the carries into the lane's steps of chunk k that are not finite, by walks in order.
+    __device__ __forceinline__ void carry_again(uint32_t k, const Place& at, Wide (&carry)[V]) const {
+        uint32_t turn;
+        carries.sequence_of(k, turn);
+        const int64_t from = steps_of_chunk<Down>(p, turn, carries.steps).from;
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (v < at.rows && !is_finite(carry[v]))
+                carry[v] = carry_in_order<Types<X, X>, Down, Backward>(
+                    p, at.batch, at.row + v, from, Down ? at.t0 + L - 1 : at.t0,
+                    carries.slot(k).carries[at.pack * V + v], carry[v]);
+    }
+
     __device__ __forceinline__ void walk(uint32_t k, const Map (&through)[V]) const {
         const StripChunk chunk = carries.template chunk_of<Down>(k);
         const Place at = place_in(chunk);
         const Events<L> none;
         const Walker walk{p, at, none};
         Tile gate, source;
-        read(gate_of(k), at, gate);
-        read(source_of(k), at, source);
-        walk.complete(gate);
+        const auto read_both = [&] {
+            read(gate_of(k), at, gate);
+            read(source_of(k), at, source);
+        };
+        read_both();
         typename Carries::Slot& shared = carries.slot(k);
         carries.wait(shared.carries_barrier, k);
         Wide carry[V];
+        bool finite = true;
 #pragma unroll
-        for (int v = 0; v < V; ++v) carry[v] = Ty::apply(through[v], shared.carries[at.pack * V + v]);
+        for (int v = 0; v < V; ++v) {
+            carry[v] = Ty::apply(through[v], shared.carries[at.pack * V + v]);
+            finite = finite && is_finite(carry[v]);
+        }
+        if (!finite) [[unlikely]] {
+            carry_again(k, at, carry);
+            read_both();  // so that the tile need not be kept in registers meanwhile
+        }
+        walk.complete(gate);
         if constexpr (Backward)
             backward(k, at, walk, gate, source, carry);
         else
@@ -267,7 +291,7 @@ __global__ void __launch_bounds__(StripConfig<X, Backward>::threads, 1)
     else if (stores)
         ring.empty(count, [&](uint32_t k, uint32_t from) { copies.store(carries.template chunk_of<Down>(k), from); });
     else if (warp >= Config::warps + 2)
-        carries.find(warp - Config::warps - 2);
+        carries.template find<Down, Backward>(warp - Config::warps - 2);
 #endif
 }
 

@@ -8,7 +8,8 @@
 //   publisher  composes the totals of its block's walking warps into the chunk's summary of each row and sends that to
 //              the row's reducers
 //   reducers   of a team's block r, for row r of the chunks: scan a wave's summaries, in a tree fixed by n, apply them
-//              to the carry that enters the wave, and send every block its carry
+//              to the carry that enters the wave, and send every block its carry. Where a carry is not finite, they go
+//              through the wave in order, and walk chunks whose summaries overflowed (in_order.cuh)
 //   receivers  wait for the carries of the block's rows and put them into shared memory
 //
 // So each summary is read once and each carry is written once, by as many warps as chunks have rows. A block has two
@@ -220,21 +221,19 @@ struct StripCarries {
         const Wide x = multiply_add(m.a, carry, m.x);
         return m.cut | is_zero(carry) ? m.x : x;
     }
-    // Returns the carry that wave k starts from, and gives the other reducer that of wave k + 1, given the wave's
-    // summary `total`.
-    __device__ __forceinline__ Wide pass_start(uint32_t k, const Map& total) const {
-        Wide start{};
-        if (k > 0) {
-            ptx::wait_for_phase(ptx::shared_address(&shared.start_barriers[k & 1]), (k - 1) / 2 & 1);
-            start = shared.starts[k & 1];
-        }
-        if (lane() == 0) shared.starts[k + 1 & 1] = carry_after(total, start);
-        signal(shared.start_barriers[k + 1 & 1]);
-        return start;
+    // Waits for the carry that wave k starts from. The next function gives the other reducer that of its wave.
+    __device__ __forceinline__ Wide await_start(uint32_t k) const {
+        if (k == 0) return Wide{};
+        ptx::wait_for_phase(ptx::shared_address(&shared.start_barriers[k & 1]), (k - 1) / 2 & 1);
+        return shared.starts[k & 1];
+    }
+    __device__ __forceinline__ void give_start(uint32_t k, Wide start) const {
+        if (lane() == 0) shared.starts[k & 1] = start;
+        signal(shared.start_barriers[k & 1]);
     }
 
     // A reducer, for the waves which, which + 2, ... of a row; a lane composes Part neighbouring chunks of a wave.
-    template <int Part>
+    template <bool Down, bool Backward, int Part>
     __device__ __forceinline__ void reduce(int row, uint32_t which) const {
         const int first = Part * lane();
         for (uint32_t k = which; k < waves(); k += 2) {
@@ -252,26 +251,55 @@ struct StripCarries {
             for (int distance = 1; distance < 32; distance *= 2)
                 through = after(Ty::shuffle_map(through, lane() - distance & 31), through, lane() >= distance);
             const Map before = Ty::shuffle_map(through, lane() - 1 & 31);
-            const Wide start = pass_start(k, Ty::shuffle_map(through, 31));
+            const Map total = Ty::shuffle_map(through, 31);
+            const Wide start = await_start(k), next = carry_after(total, start);
+            const bool owes_start = !is_finite(next);
+            if (!owes_start) give_start(k + 1, next);
             const Wide entered = carry_after(before, start);
-            Wide carry = lane() > 0 ? entered : start;
+            Wide carry = lane() > 0 ? entered : start, carries[Part];
+            bool finite = !owes_start;
 #pragma unroll
             for (int i = 0; i < Part; ++i) {
-                if (i < mine)
-                    send_value(p.carries, carry_place(k, static_cast<uint32_t>(first + i), row), carry,
-                               uint64_t{k} << 1);
+                carries[i] = carry;
+                finite = finite && (i >= mine || is_finite(carry));
                 carry = carry_after(maps[i], carry);
             }
+            if (!__all_sync(0xffffffffU, finite)) [[unlikely]] {
+                const Wide right = pass_in_order<Ty>(maps, mine, start, carries, [&](int i, Wide into, Wide computed) {
+                    return walk_chunk<Down, Backward>(k * blocks + static_cast<uint32_t>(first + i), row, into,
+                                                      computed);
+                });
+                if (owes_start) give_start(k + 1, right);
+            }
+#pragma unroll
+            for (int i = 0; i < Part; ++i)
+                if (i < mine)
+                    send_value(p.carries, carry_place(k, static_cast<uint32_t>(first + i), row), carries[i],
+                               uint64_t{k} << 1);
         }
+    }
+    // The carry of a row that leaves the team's chunk n, which `carry` enters, by a walk in order.
+    template <bool Down, bool Backward>
+    __device__ __forceinline__ Wide walk_chunk(uint32_t n, int row, Wide carry, Wide computed) const {
+        const uint32_t strip = quotient(n, w.by_chunks), turn = n - strip * static_cast<uint32_t>(p.chunks);
+        const uint32_t sequence = strip * w.teams + team;
+        uint32_t group;
+        const uint32_t batch = batch_of(sequence, group);
+        const int64_t of_batch = static_cast<int64_t>(group) * rows + row;
+        if (of_batch >= p.rows) return computed;
+        const auto [from, to] = steps_of_chunk<Down>(p, turn, steps);
+        return carry_in_order<Ty, Down, Backward>(p, batch, of_batch, from, to,
+                                                  turn == 0 ? first_of(sequence, row) : carry, computed);
     }
 
     // A warp that finds carries runs this; `helper` is its number among these warps.
+    template <bool Down, bool Backward>
     __device__ __forceinline__ void find(int helper) const {
         if (helper == 0) return publish();
         if (helper < 3) return receive(static_cast<uint32_t>(helper - 1));
         if (index >= static_cast<uint32_t>(rows)) return;
         const auto run = [&](auto part) {
-            reduce<decltype(part)::value>(static_cast<int>(index), static_cast<uint32_t>(helper - 3));
+            reduce<Down, Backward, decltype(part)::value>(static_cast<int>(index), static_cast<uint32_t>(helper - 3));
         };
         if (blocks <= 64)
             run(std::integral_constant<int, 2>{});

@@ -15,7 +15,7 @@
 // Passes     1. A warp reads its part of chunk k + 2, backward k + 3, from its ring and summarises it; its total goes
 //               to the warp that publishes the chunk's summary.
 //            2. It waits for its carry for chunk k, walks its steps and releases the stage, which the copy engine
-//               stores and then fills with a later chunk.
+//               stores and then fills with a later chunk. A carry that overflowed is found in order (in_order.cuh).
 // Bytes      Every element is read once and written once, and 32 bytes for each row and chunk.
 // Order      The association follows from the shape and the number of blocks, so that a GPU with another number of
 //            multiprocessors gives other bits.
@@ -62,6 +62,7 @@ struct WaveConfig {
     static constexpr int ahead = Backward ? 3 : 2;  // chunks that are summarised before one is walked
     static constexpr int warps = 8;                 // warps that walk
     static constexpr int threads = 32 * (warps + 3);
+    static constexpr int chunk_steps = 32 * warps * Shape::L;
     static constexpr int tile_bytes = 32 * 16 * Shape::vectors;
     static constexpr int beside = 16;  // room before and after a stage's states for the vector that holds their edge
     static constexpr int stage_bytes = 2 * tile_bytes + (Backward ? tile_bytes + 2 * beside : 0);
@@ -184,6 +185,15 @@ struct WaveWarp {
         carries.signal(shared.totals_barrier);
     }
 
+    // Returns the carry into the lane's steps of chunk k, by a walk in order.
+    __device__ __forceinline__ Wide carry_again(uint32_t k, const Place& at, Wide carry) const {
+        uint32_t turn;
+        carries.row_of(k, turn);
+        return carry_in_order<Ty, Down, Backward>(p, at.batch, at.row,
+                                                  steps_of_chunk<Down>(p, turn, Config::chunk_steps).from,
+                                                  Down ? at.t0 + L - 1 : at.t0, carries.slot(k).carries[0], carry);
+    }
+
     __device__ __forceinline__ void walk(uint32_t k, uint32_t slot, const Map& through) const {
         const Place at = place_at(k);
         const Events<L> none;
@@ -191,17 +201,24 @@ struct WaveWarp {
         char* const here = stage(slot);
         Tile gate, source, states{};
         Wide edge{};
-        read(here, at, gate);
-        read(source_of(here), at, source);
-        if (gate_wanted()) {
-            read(states_of(here), at, states);
-            edge = edge_of(states_of(here), at);
-        }
-        walk.complete(gate);
+        const auto read_all = [&] {
+            read(here, at, gate);
+            read(source_of(here), at, source);
+            if (gate_wanted()) {
+                read(states_of(here), at, states);
+                edge = edge_of(states_of(here), at);
+            }
+        };
+        read_all();
         const Segments<Ty, Shape, Down> segments{at};
         typename Carries::Slot& shared = carries.slot(k);
         carries.wait(shared.carries_barrier, k);
         Wide carry[1] = {segments.enter(through, shared.carries[warp])};
+        if (!is_finite(carry[0])) [[unlikely]] {
+            carry[0] = carry_again(k, at, carry[0]);
+            read_all();  // so that the tile need not be kept in registers meanwhile
+        }
+        walk.complete(gate);
         if constexpr (Backward)
             walk.template backward<Kind::plain>(gate, source, carry, carry, Before{at, states, edge},
                                                 [&](int i, const Wide(&values)[1]) { gate.set(i, values); });
@@ -272,7 +289,7 @@ __global__ void __launch_bounds__(WaveConfig<X, Backward>::threads, 1)
     else if (warp == Config::warps + 1)
         carries.receive();
     else if (blockIdx.x == 0)
-        carries.reduce();
+        carries.template reduce<Down, Backward>(Config::chunk_steps);
 #endif
 }
 

@@ -7,7 +7,8 @@
 //
 //   publisher  composes the totals of its block's walking warps into the chunk's summary and sends it to the reducer
 //   reducer    scans a wave's summaries, in a tree fixed by n, applies them to the carry that enters the wave, and
-//              sends every block its carry; it works in the first block alone
+//              sends every block its carry; it works in the first block alone. Where a carry is not finite, it goes
+//              through the wave in order, and walks chunks whose summaries overflowed (in_order.cuh)
 //   receiver   waits for the block's carry and computes from it the carries of the block's walking warps
 //
 // At the first chunk of a row the summary includes the carry that the row starts from and is marked as cut, so that
@@ -21,9 +22,45 @@
 #include "cuda/device/ptx/cluster.cuh"
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/linear/few_long_rows/params.h"
+#include "cuda/linear/in_order.cuh"
 #include "cuda/linear/look_back.cuh"
 
 namespace flashscan::cuda {
+
+// The steps of chunk number `turn` of a row, whose chunks have `steps` steps: it is walked from `from` to `to`, which
+// is the first step after it.
+struct ChunkSteps {
+    int64_t from, to;
+};
+template <bool Down>
+__device__ __forceinline__ ChunkSteps steps_of_chunk(const LinearParams& p, uint32_t turn, int steps) {
+    const int64_t begin = (Down ? p.chunks - 1 - turn : turn) * steps, end = min(begin + steps, p.time);
+    return Down ? ChunkSteps{end - 1, begin - 1} : ChunkSteps{begin, end};
+}
+
+// Passes a carry through the chunks of a wave one after another, where the scan over them met numbers that are not
+// finite. A lane has the maps of `mine` neighbouring chunks. `carries` become what enters them; returned is what leaves
+// the last chunk. walk(i, carry, next) corrects the carry `next` after the lane's chunk i, which `carry` enters.
+template <typename Ty, int Part, typename Walk>
+__device__ __forceinline__ typename Ty::Wide pass_in_order(const typename Ty::Map (&maps)[Part], int mine,
+                                                           typename Ty::Wide carry, typename Ty::Wide (&carries)[Part],
+                                                           Walk&& walk) {
+#pragma unroll 1
+    for (int turn = 0; turn < 32; ++turn) {
+        if (turn == static_cast<int>(threadIdx.x & 31)) {
+#pragma unroll
+            for (int i = 0; i < Part; ++i) {
+                if (i >= mine) continue;
+                carries[i] = carry;
+                const typename Ty::Wide next = Ty::apply(maps[i], carry);
+                carry = is_finite(next) ? next : walk(i, carry, next);
+            }
+        }
+        __syncwarp();
+        carry = shuffle(carry, turn);
+    }
+    return carry;
+}
 
 // How the three warps of a block that do not walk find carries, and the shared memory through which they exchange them
 // with the `Warps` walking warps. A block summarises up to Ahead chunks before it walks one.
@@ -94,6 +131,11 @@ struct WaveCarries {
         return m;
     }
 
+    // The carry that a row starts from.
+    __device__ __forceinline__ Wide first_of(uint32_t row) const {
+        return p.edge_in != nullptr ? static_cast<const Wide*>(p.edge_in)[row] : Wide{};
+    }
+
     // The publisher: one warp of each block.
     __device__ __forceinline__ void publish() const {
         ptx::wait_for_launch_before();  // the launch before sets the tags
@@ -103,7 +145,7 @@ struct WaveCarries {
             const uint32_t row = row_of(k, turn);
             if (lane() == Warps - 1) {
                 if (turn == 0) {
-                    const Wide first = p.edge_in != nullptr ? static_cast<const Wide*>(p.edge_in)[row] : Wide{};
+                    const Wide first = first_of(row);
                     slot(k).first = first;
                     m = {m.a, Ty::apply(m, first), true};
                 }
@@ -130,8 +172,10 @@ struct WaveCarries {
         }
     }
 
-    // The reducer: one warp of the first block. A lane composes `part` neighbouring chunks of a wave.
-    __device__ __forceinline__ void reduce() const {
+    // The reducer: one warp of the first block. A lane composes `part` neighbouring chunks of a wave; a chunk has
+    // `steps` steps.
+    template <bool Down, bool Backward>
+    __device__ __forceinline__ void reduce(int steps) const {
         ptx::wait_for_launch_before();
         const uint32_t part = (gridDim.x + 31) / 32, first = static_cast<uint32_t>(lane()) * part;
         Wide start{};
@@ -148,15 +192,34 @@ struct WaveCarries {
                 if (i < mine) through = Ty::compose(through, maps[i]);
             scan(through, 32);
             const Map before = Ty::shuffle_map(through, lane() - 1 & 31);
+            Wide carries[most_of_lane], next = shuffle(Ty::apply(through, start), 31);
             Wide carry = lane() > 0 ? Ty::apply(before, start) : start;
+            bool finite = is_finite(next);
 #pragma unroll
             for (int i = 0; i < most_of_lane; ++i) {
                 if (i >= mine) continue;
-                send_value(p.carries, place(k, first + i), carry, uint64_t{k} << 1);
+                carries[i] = carry;
+                finite = finite && is_finite(carry);
                 carry = Ty::apply(maps[i], carry);
             }
-            start = shuffle(Ty::apply(through, start), 31);
+            if (!__all_sync(0xffffffffU, finite)) [[unlikely]]
+                next = pass_in_order<Ty>(maps, mine, start, carries, [&](int i, Wide into, Wide computed) {
+                    return walk_chunk<Down, Backward>(k * gridDim.x + first + i, steps, into, computed);
+                });
+#pragma unroll
+            for (int i = 0; i < most_of_lane; ++i)
+                if (i < mine) send_value(p.carries, place(k, first + i), carries[i], uint64_t{k} << 1);
+            start = next;
         }
+    }
+    // The carry that leaves chunk n, which `carry` enters, by a walk in order.
+    template <bool Down, bool Backward>
+    __device__ __forceinline__ Wide walk_chunk(uint32_t n, int steps, Wide carry, Wide computed) const {
+        const uint32_t row = quotient(n, w.by_chunks), turn = n - row * static_cast<uint32_t>(p.chunks);
+        const uint32_t batch = p.batches > 1 ? quotient(row, p.by_row_groups) : 0;
+        const auto [from, to] = steps_of_chunk<Down>(p, turn, steps);
+        return carry_in_order<Ty, Down, Backward>(p, batch, row - batch * static_cast<uint32_t>(p.rows), from, to,
+                                                  turn == 0 ? first_of(row) : carry, computed);
     }
 };
 
