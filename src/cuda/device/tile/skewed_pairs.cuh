@@ -21,7 +21,8 @@ struct PairPart {
     };
     // [odd]: which rows of the lane's pair exist in the tensor, and which are the warp's to store.
     Rows existing_rows[2], stored_rows[2];
-    // Whether all steps of the warp's tile and all rows of its pairs exist, and no step is a tensor's first or last.
+    // Whether all steps of the warp's tile and all rows of its pairs exist, and no step of it, or after it, is a tensor's
+    // first or last: states are loaded from one step later.
     bool whole;
 
     static __device__ __forceinline__ Rows rows_of(int low, int count) {
@@ -35,7 +36,7 @@ struct PairPart {
             part.existing_rows[odd] = rows_of(2 * at.lane - odd, left);
             part.stored_rows[odd] = rows_of(2 * at.lane - odd, at.warp_rows);
         }
-        part.whole = left == 64 && at.warp_steps == steps && at.t0 > 0 && at.t0 + steps < time;
+        part.whole = left == 64 && at.warp_steps == steps && at.t0 > 0 && at.t0 + steps + 1 < time;
         return part;
     }
     // These select by a condition, since an index would move the arrays out of registers.

@@ -117,7 +117,8 @@ struct Steps {
     }
 };
 
-// Which rows and steps a lane and its warp hold.
+// Which rows and steps a lane and its warp hold. Where tensors are turned round (SequenceOffsets::mirrored), the order of
+// memory is that of the turned tensors.
 struct Place {
     uint32_t batch;
     int64_t row, t0;            // the lane's first row and first step in memory
