@@ -34,6 +34,8 @@ TEST(SequenceOffsets, OfAMirroredWalkCountFromTheLastStep) {
     offsets.mirrored = 1;
     EXPECT_EQ(offsets.in_memory(0), 4);
     EXPECT_EQ(offsets.in_memory(4), 0);
+    EXPECT_EQ(offsets.in_memory(1, 3), 1);
+    EXPECT_EQ(offsets.in_memory(0, 2), 3);
 }
 
 }  // namespace

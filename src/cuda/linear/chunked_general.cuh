@@ -116,10 +116,10 @@ struct ChunkedBlock {
         if (may_be_by_sequence && p.by_sequence != 0) {
             of = place_of_chunk(p.offsets, log2_of<warps * L> + 5 - p.log2_lane_rows - p.log2_warp_rows, slot,
                                 thread & 31);
-            if (!Shape::time_inner && p.offsets.mirrored != 0) {
-                const int64_t begin = of.begin;
-                of.begin = p.time - of.end;
-                of.end = p.time - begin;
+            if constexpr (!Shape::time_inner) {
+                const int64_t steps = of.end - of.begin;
+                of.begin = p.offsets.in_memory(of.begin, steps);
+                of.end = of.begin + steps;
             }
         } else {
             const StepRange steps = steps_that_exist(p.offsets, p.begin, p.end);
@@ -171,6 +171,8 @@ struct ChunkedBlock {
         tile.eventful = may_have_events<Shape, Backward>(p) && tile.events.any();
         if constexpr (Buffer::staged) ptx::wait_for_copy_groups<1>();  // gates and source are there, states need not be
         Tile::GateCopies::arrange(gate_in, at, buffer + Buffer::gate, tile.gate);
+        Walker::hold(p, tile.gate);
+        Walker::complete(p, at, tile.gate);
         Tile::Data::arrange(source_in, at, buffer + Buffer::source, tile.source);
     }
 
@@ -178,18 +180,17 @@ struct ChunkedBlock {
     // shared memory.
     __device__ __forceinline__ void summarize(Tile& tile, Sequences& sequences) const {
         const Walker walk{p, at, tile.events, sequences};
-        walk.complete(tile.gate);
         // The general loop also serves sums of gate gradients, where that of Kind::cuts would do otherwise.
-        if (tile.eventful && (needs_general(p) || Sum::wanted(p))) walk.load_sequences();
+        if (tile.eventful && (Walker::needs_general(p) || Sum::wanted(p))) walk.load_sequences();
         const auto of_kind = [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
         };
         // The scan over lanes is inside the branch, where the compiler knows whether maps can be cut.
         if (tile.eventful) {
-            with_event_kind(p, of_kind);
+            Walker::with_event_kind(p, of_kind);
             scan_lanes(tile.through);
         } else {
-            with_kind<Ty>(p, false, of_kind);
+            Walker::with_kind(p, false, of_kind);
             scan_lanes(tile.through);
         }
     }
@@ -262,9 +263,9 @@ struct ChunkedBlock {
                 walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry);
             };
             if (tile.eventful)
-                with_event_kind(p, of_kind);
+                Walker::with_event_kind(p, of_kind);
             else
-                with_kind<Ty>(p, false, of_kind);
+                Walker::with_kind(p, false, of_kind);
         }
         if (tile.eventful) walk.store_sequences();
         if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer + Buffer::source);
@@ -304,22 +305,26 @@ struct ChunkedBlock {
         const bool summing = gate_wanted() && Sum::wanted(p);
         if (summing) sums.begin(at);
         StepWriter<G, Shape, Down> writer{tile.gate};
+        const auto set = [&](int i, const GateWide(&values)[V]) { writer.set(i, values); };
+        const auto add = [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); };
         const auto general = [&](auto&& sink) {
             walk.template backward<Kind::general>(tile.gate, tile.source, carry, first, before, sink);
         };
-        const auto set = [&](int i, const GateWide(&values)[V]) { writer.set(i, values); };
-        const auto add = [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); };
-        const bool events = tile.eventful && needs_general(p);
-        if (!summing && !events)
-            with_kind<Ty>(p, tile.eventful, [&](auto kind) {
-                walk.template backward<decltype(kind)::value>(tile.gate, tile.source, carry, first, before, set);
-            });
-        else if constexpr (!has_sum_loop)
-            general([&](int i, const GateWide(&values)[V]) { summing ? add(i, values) : set(i, values); });
-        else if (summing)
-            general(add);
-        else
-            general(set);
+        const auto of_kind = [&](auto kind) {
+            walk.template backward<decltype(kind)::value>(tile.gate, tile.source, carry, first, before, set);
+        };
+        if (summing || (tile.eventful && Walker::needs_general(p))) {
+            if constexpr (!has_sum_loop)
+                general([&](int i, const GateWide(&values)[V]) { summing ? add(i, values) : set(i, values); });
+            else if (summing)
+                general(add);
+            else
+                general(set);
+        } else if (tile.eventful) {
+            with_value_kind(true, of_kind);
+        } else {
+            Walker::with_kind(p, false, of_kind);
+        }
         if (gate_wanted() && !summing) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
     }
 

@@ -13,9 +13,10 @@
 //            warp then has no rows of its own, so that a strip is a pair narrower.
 // Bytes      Every element is read once and written once, and a carry for each row and chunk.
 // Limits     Elements are aligned, or pairs of those of up to 4 bytes; pairs of 16-bit data may begin anywhere if
-//            channels are contiguous. Gates are values where steps are reset or packed, or where backward takes states.
-//            Backward takes a gate for each element, or one by value for all steps, whose gradient blocks sum over
-//            their chunk; forward, with rows in pairs, also one for each channel. Packed sequences have no states.
+//            channels are contiguous. Where steps are reset or packed, or backward takes states, 16-bit gates, and
+//            backward complex ones, are values. Backward takes a gate for each element, or one by value for all steps,
+//            whose gradient blocks sum over their chunk; forward, with rows in pairs, also one for each channel. Packed
+//            sequences have no states.
 // Why        No lane needs another's steps, and little is executed beside the steps: an H200 reaches 95 to 98 % of the
 //            stream (a plain kernel that moves the same bytes) where elements have 4 bytes or more; an H100 reaches 94
 //            to 97 in 16 bits. Skewed pairs reach 58 to 71 %, where elements one by one reach 45 to 53. See
@@ -78,8 +79,9 @@ struct LinearColumnsWork {
         events = events_of<Shape, false, Backward>(p, at);
         eventful = may_have_events<Shape, Backward>(p) && events.any();
         GateCopies::arrange(p.gate, at, 0, gate);
+        Walker::hold(p, gate);
+        Walker::complete(p, at, gate);
         Data::arrange(p.source, at, 0, source);
-        Walker{p, at, events}.complete(gate);
     }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
     __device__ __forceinline__ bool sums_gate() const { return Backward && sums.wanted(p); }
@@ -93,7 +95,7 @@ struct LinearColumnsWork {
     template <typename Then>
     __device__ __forceinline__ void summarize(Map (&through)[V], Then&& then) const {
         const Walker walk{p, at, events};
-        with_kind<Ty>(p, eventful, [&](auto kind) {
+        Walker::with_kind(p, eventful, [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(gate, source, through);
             then();
         });
@@ -123,14 +125,14 @@ struct LinearColumnsWork {
                     });
                 });
             } else {
-                with_kind<Ty>(p, eventful, [&](auto kind) {
+                Walker::with_kind(p, eventful, [&](auto kind) {
                     walk_back(kind, [&](int i, const GateWide(&values)[V]) { gate.set(i, values); });
                 });
                 if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part);
             }
         } else {
-            with_kind<Ty>(p, eventful,
-                          [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
+            Walker::with_kind(p, eventful,
+                              [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part);
     }
@@ -146,7 +148,7 @@ struct LinearColumnsWork {
 template <typename Ty, int Pack, bool Skewed, bool Backward>
 __global__ void __launch_bounds__(32 * chained_warps, ColumnsConfig<Ty, Pack, Backward>::resident)
     linear_columns(const __grid_constant__ LinearParams p, const __grid_constant__ ChainedSets sets) {
-    scan_chained_columns<LinearColumnsWork<Ty, Pack, Skewed, Backward>>(p, sets);
+    run_chained<ChainedColumns<LinearColumnsWork<Ty, Pack, Skewed, Backward>>>(p, sets);
 }
 
 }  // namespace flashscan::cuda

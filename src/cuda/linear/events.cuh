@@ -22,11 +22,6 @@ struct Events {
     __device__ __forceinline__ bool any() const { return __any_sync(0xffffffffU, (reset | begin | end) != 0) != 0; }
 };
 
-// The first in the order of memory of `steps` steps from step t of the kernel on.
-__device__ __forceinline__ int64_t first_in_memory(const LinearParams& p, int64_t t, int steps) {
-    return p.offsets.mirrored != 0 ? p.time - t - steps : t;
-}
-
 // Returns four bits, of which bit i tells whether byte i of `four` is not zero.
 __device__ __forceinline__ uint32_t nonzero_bytes(uint32_t four) {
     const uint32_t high = ((four & 0x7f7f7f7fU) + 0x7f7f7f7fU | four) & 0x80808080U;
@@ -49,7 +44,7 @@ template <int L>
 __device__ __forceinline__ typename Events<L>::Mask reset_bits(const LinearParams& p, const Place& at) {
     using Mask = typename Events<L>::Mask;
     const uint8_t* const end = p.reset + p.batches * p.time;
-    const uint8_t* const mine = p.reset + at.batch * p.time + first_in_memory(p, at.t0, at.steps);
+    const uint8_t* const mine = p.reset + at.batch * p.time + p.offsets.in_memory(at.t0, at.steps);
     Mask bits = 0;
 #pragma unroll 1
     for (int step = -static_cast<int>(reinterpret_cast<uintptr_t>(mine) & 15); step < at.steps; step += 16) {
@@ -75,8 +70,8 @@ __device__ __forceinline__ void add_sequence_edges(const LinearParams& p, const 
     using Mask = typename Events<L>::Mask;
     if (at.warp_steps <= 0) return;
     const SequenceOffsets& offsets = p.offsets;
-    const int64_t first = first_in_memory(p, at.warp_t0, at.warp_steps);
-    const int mine = static_cast<int>(first_in_memory(p, at.t0, at.steps) - first);
+    const int64_t first = offsets.in_memory(at.warp_t0, at.warp_steps);
+    const int mine = static_cast<int>(offsets.in_memory(at.t0, at.steps) - first);
     int64_t n = find_sequence_together(offsets, first, at.lane);
     for (bool more = true; more; n += 32) {
         const int64_t offset = offsets.given(min(n + at.lane, offsets.sequences)) - first;

@@ -30,14 +30,9 @@ __device__ __forceinline__ X& element_at(const View& view, uint32_t batch, int64
 template <bool Down>
 __device__ __forceinline__ int64_t next_begin(const SequenceOffsets& offsets, int64_t t) {
     const int64_t n = find_sequence(offsets, offsets.in_memory(t));
-    int64_t first = offsets.at(n), last = offsets.at(n + 1) - 1;
-    if (offsets.mirrored != 0) {
-        const int64_t last_in_memory = last;
-        last = offsets.in_memory(first);
-        first = offsets.in_memory(last_in_memory);
-    }
-    if (Down) return t == last ? t : first - 1;
-    return t == first ? t : last + 1;
+    const int64_t steps = offsets.at(n + 1) - offsets.at(n), first = offsets.in_memory(offsets.at(n), steps);
+    if (Down) return t == first + steps - 1 ? t : first - 1;
+    return t == first ? t : first + steps;
 }
 
 // A row that is walked in order.

@@ -26,11 +26,17 @@ bool can_skew_pairs(const LinearPass& l, const LinearProblem& p) {
     return std::all_of(tensors.begin(), tensors.end(), [](const Strides& s) { return s.channels == 1; });
 }
 
-// Whether the kernels take the problem's gates: given by value where steps are reset or packed, and backward one for
-// each element, or by value and one for all steps. Empty problems are refused too.
+// Whether the kernels have code for log or logit gates together with resets, packed sequences and, backward, initial
+// states (Walk::holds_values).
+bool cuts_forms(const LinearProblem& p, Pass pass) {
+    return size_of(p.gate_dtype) >= 4 && !(pass == Pass::backward && is_complex(p.gate_dtype));
+}
+
+// Whether the kernels take the problem's gates. Backward they take one for each element, or by value and one for all
+// steps. Empty problems are refused too.
 bool can_take(const LinearProblem& p, Pass pass) {
-    const bool sums = pass == Pass::backward && p.gate_broadcast != 0;
-    if ((p.has_reset || p.packed() || sums) && p.gate_form != GateForm::value) return false;
+    const bool sums = pass == Pass::backward && p.gate_broadcast != 0, cuts = p.has_reset || p.packed();
+    if (p.gate_form != GateForm::value && (sums || (cuts && !cuts_forms(p, pass)))) return false;
     if (sums && !p.broadcasts(broadcast_time)) return false;
     return p.time > 0 && p.batch * p.channels > 0;
 }
@@ -104,8 +110,7 @@ std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, i
         !suits && chained_column_groups_suit(shape, l.lane_tile(), l.tuning, l.kernels->record_bytes * pack);
     l.params.grouped = grouped;
     if ((must_suit && !suits && !grouped) || !settle(l, p)) return std::nullopt;
-    // No code is compiled for log or logit gates together with an initial state, which is an event backward.
-    if (backward && p.gate_form != GateForm::value) l.takes_states = false;
+    if (backward && p.gate_form != GateForm::value && !cuts_forms(p, pass)) l.takes_states = false;
     // Chunks of wide elements are short and their carries many, but scratch memory should stay within about 1 % of the
     // tensors.
     const int64_t step_bytes = size_of(p.gate_dtype) + size_of(p.dtype) * (backward ? 2 : 1);

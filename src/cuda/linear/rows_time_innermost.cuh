@@ -9,10 +9,10 @@
 //
 // Bytes      Every element is read once and written once. Many rows have a carry for each chunk and row; few rows have
 //            a summary for each chunk, and a carry for each group of chunks.
-// Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Gates are values
-//            where steps are reset or packed. Backward takes a gate for each element, or, where tensors are aligned,
-//            one by value for all steps, whose gradient blocks sum over their chunk; forward takes one for several rows
-//            too, or for a whole row. Packed sequences have no states.
+// Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Where steps
+//            are reset or packed, 16-bit gates, and backward complex ones, are values. Backward takes a gate for each
+//            element, or, where tensors are aligned, one by value for all steps, whose gradient blocks sum over their
+//            chunk; forward takes one for several rows too, or for a whole row. Packed sequences have no states.
 // Why        Nothing is waited for and little is executed beside the steps: an H200 reaches 93 to 98 % of the stream,
 //            80 to 94 % where rows begin or end within vectors. chunked_general.cuh, which folds summaries and does
 //            more besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, resident blocks, and
@@ -86,6 +86,7 @@ struct LinearRowsWork {
         if (gate_wanted() && !Before::is_held(p, at)) edge = Before::load_edge(p, at);
         events = events_of<Shape, Down, Backward>(p, at);
         GateCopies::arrange(gate_in, at, part, buffer, gate);
+        Walker::hold(p, gate);
         Data::arrange(source_in, at, part, buffer, source);
     }
     // It is asked anew each time: a flag that lives as long as the tile would be put aside in local memory, from where
@@ -108,7 +109,7 @@ struct LinearRowsWork {
     template <typename Then>
     __device__ __forceinline__ void summarize(Map (&through)[1], Then&& then) const {
         const Walker walk{p, at, events};
-        with_kind<Ty>(p, eventful(), [&](auto kind) {
+        Walker::with_kind(p, eventful(), [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(gate, source, through);
             then();  // inside the branch, where the compiler knows whether maps can be cut
         });
@@ -143,14 +144,14 @@ struct LinearRowsWork {
                 });
             } else {
                 StepWriter<G, Shape, Down> writer{gate};
-                with_kind<Ty>(p, eventful(), [&](auto kind) {
+                Walker::with_kind(p, eventful(), [&](auto kind) {
                     walk_back(kind, [&](int i, const GateWide(&values)[1]) { writer.set(i, values); });
                 });
                 if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part, buffer);
             }
         } else {
-            with_kind<Ty>(p, eventful(),
-                          [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
+            Walker::with_kind(p, eventful(),
+                              [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
     }
@@ -172,7 +173,7 @@ struct RowsConfig {
 template <typename Ty, bool Down, bool Backward>
 __global__ void __launch_bounds__(32 * chained_warps, RowsConfig<Ty, Backward>::resident)
     linear_rows(const __grid_constant__ LinearParams p, const __grid_constant__ ChainedSets sets) {
-    scan_chained_rows<LinearRowsWork<Ty, Down, Backward>>(p, sets);
+    run_chained<ChainedRows<LinearRowsWork<Ty, Down, Backward>>>(p, sets);
 }
 
 }  // namespace flashscan::cuda

@@ -31,13 +31,15 @@ __device__ __noinline__ void store_sequence_state(void* states, const SequenceOf
     static_cast<Wide*>(states)[find_sequence(offsets, offsets.in_memory(t)) * rows + row] = value;
 }
 
-// The cases that the loops over steps are compiled for.
+// The cases that the loops over steps are compiled for. Cuts are events but for states at the edges of packed sequences:
+// resets, sequences without such states, and unpacked rows with STATE_IN.
 enum class Kind {
-    plain,  // gates by value, no events
-    forms,  // log or logit gates, no events; in f32 arithmetic logit gates alone
-    logs,   // log gates in f32 arithmetic, no events
-    cuts,   // gates by value, with events: resets, sequences without states at their edges, unpacked rows with STATE_IN
-    general  // any gates and any events
+    plain,      // gates by value, no events
+    forms,      // log or logit gates, no events
+    logs,       // log gates of 16 bits, no events; then `forms` is for logit gates alone
+    cuts,       // gates by value, with cuts
+    form_cuts,  // log or logit gates whose values tiles hold (Walk::holds_values), with cuts
+    general     // any gates and any events
 };
 
 // Calls f with the kind of a warp's steps as a compile-time constant, of a problem that has gates by value and no
@@ -48,35 +50,6 @@ __device__ __forceinline__ void with_value_kind(bool events, F&& f) {
         f(std::integral_constant<Kind, Kind::cuts>{});
     else
         f(std::integral_constant<Kind, Kind::plain>{});
-}
-
-// The same of a problem that has gates by value wherever it has events, and no states of packed sequences.
-template <typename Ty, typename F>
-__device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
-    // In other arithmetic than f32 the functions of log and logit gates are calls, for which one loop is enough.
-    constexpr bool quick = std::is_same_v<typename Ty::GateWide, float>;
-    constexpr Kind of_logs = quick ? Kind::logs : Kind::forms;
-    if (events || p.gate_form == gate_value)
-        with_value_kind(events, f);
-    else if (quick && p.gate_form == gate_log)
-        f(std::integral_constant<Kind, of_logs>{});
-    else
-        f(std::integral_constant<Kind, Kind::forms>{});
-}
-
-// Whether a problem has log or logit gates or states of packed sequences.
-__device__ __forceinline__ bool needs_general(const LinearParams& p) {
-    const bool states =
-        p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
-    return states || p.gate_form != gate_value;
-}
-// Calls f with the kind of a warp that has events.
-template <typename F>
-__device__ __forceinline__ void with_event_kind(const LinearParams& p, F&& f) {
-    if (needs_general(p))
-        f(std::integral_constant<Kind, Kind::general>{});
-    else
-        f(std::integral_constant<Kind, Kind::cuts>{});
 }
 
 // The states at the steps of a lane where packed sequences begin or end. They are loaded before its walks and stored
@@ -201,30 +174,103 @@ struct Walk {
     const Events<L>& events;
     std::conditional_t<Packed, SequenceStates<Ty, Shape, Backward>&, NoSequenceStates> sequences;
 
-    // Gives steps past the lane's last one a gate of value 1.
-    __device__ __forceinline__ void complete(Steps<G, Shape>& gate) const {
-        if (at.steps >= L) return;
-        GateWide open[V];
-#pragma unroll
-        for (int v = 0; v < V; ++v) open[v] = open_gate<GateWide>(p.gate_form);
-#pragma unroll
-        for (int i = 0; i < L; ++i)
-            if (i >= at.steps) gate.set(i, open);
+    // Whether a tile holds values in the place of log and logit gates, so that each is computed once. 16-bit gates have
+    // no room for theirs; backward, where the derivative is wanted too, complex gates have none.
+    static constexpr bool holds_values = std::is_same_v<G, GateWide> && !(Backward && Ty::complex_gate);
+    static constexpr bool holds_all = holds_values && !Backward;  // and loops need not know how gates were given
+
+    // Calls f with the kind of a warp's steps, of a problem without states of packed sequences, and, unless the tile
+    // holds_values, without events where gates are not given by value.
+    template <typename F>
+    static __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
+        // In f64 the functions of log and logit gates are calls, for which one loop is enough.
+        constexpr bool logs_apart = !holds_values && std::is_same_v<GateWide, float>;
+        constexpr Kind of_logs = logs_apart ? Kind::logs : Kind::forms;
+        constexpr Kind with_events = holds_values ? Kind::form_cuts : Kind::cuts;
+        if (holds_all || p.gate_form == gate_value)
+            with_value_kind(events, f);
+        else if constexpr (!holds_all) {
+            if (events)
+                f(std::integral_constant<Kind, with_events>{});
+            else if (logs_apart && p.gate_form == gate_log)
+                f(std::integral_constant<Kind, of_logs>{});
+            else
+                f(std::integral_constant<Kind, Kind::forms>{});
+        }
+    }
+    // Whether a warp with events needs the general loop.
+    static __device__ __forceinline__ bool needs_general(const LinearParams& p) {
+        const bool states =
+            p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
+        return states || (!holds_all && p.gate_form != gate_value);
+    }
+    // Calls f with the kind of a warp that has events. Log and logit gates take the general loop.
+    template <typename F>
+    static __device__ __forceinline__ void with_event_kind(const LinearParams& p, F&& f) {
+        if (needs_general(p))
+            f(std::integral_constant<Kind, Kind::general>{});
+        else
+            f(std::integral_constant<Kind, Kind::cuts>{});
     }
 
-    // The form of the gates, as a constant where the kind determines it.
+    // Puts values in the place of log and logit gates where the tile holds_values. Must come before what follows.
+    static __device__ __forceinline__ void hold(const LinearParams& p, Steps<G, Shape>& gate) {
+        if constexpr (holds_values) {
+            const auto replace = [&](auto&& held) {
+#pragma unroll
+                for (int i = 0; i < L; ++i)
+#pragma unroll
+                    for (int v = 0; v < V; ++v) gate.set(i, v, held(gate.get(i, v)));
+            };
+            if (p.gate_form == gate_log) replace([](GateWide g) { return gate_of(gate_log, g); });
+            if (p.gate_form == gate_logit)
+                replace([](GateWide g) {
+                    if constexpr (Backward)
+                        return held_logit(g);
+                    else
+                        return gate_of(gate_logit, g);
+                });
+        }
+    }
+    // Gives steps past the lane's last one a gate of value 1.
+    static __device__ __forceinline__ void complete(const LinearParams& p, const Place& at, Steps<G, Shape>& gate) {
+        if (at.steps >= L) return;
+        const GateWide open = holds_values ? one(GateWide{}) : open_gate<GateWide>(p.gate_form);
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (i >= at.steps) gate.set(i, v, open);
+    }
+
+    // The form of 16-bit gates, as a constant where the kind determines it.
     template <Kind kind>
     __device__ __forceinline__ int form() const {
-        if constexpr (kind == Kind::plain || kind == Kind::cuts) return gate_value;
         if constexpr (kind == Kind::logs) return gate_log;
         if constexpr (kind == Kind::forms && std::is_same_v<GateWide, float>) return gate_logit;
         return p.gate_form;
     }
+    // Whether steps of a kind have log or logit gates.
+    template <Kind kind>
+    __device__ __forceinline__ bool has_form() const {
+        if constexpr (holds_all || kind == Kind::plain || kind == Kind::cuts) return false;
+        return kind != Kind::general || p.gate_form != gate_value;
+    }
     template <Kind kind>
     __device__ __forceinline__ GateWide gate_value_of(GateWide g) const {
-        if constexpr (kind == Kind::plain || kind == Kind::cuts) return g;
-        if (kind == Kind::general) return p.gate_form == gate_value ? g : gate_of(p.gate_form, g);
-        return gate_of(form<kind>(), g);
+        if (!has_form<kind>()) return g;
+        if constexpr (holds_values && Backward)
+            return value_of_held(g);
+        else
+            return gate_of(form<kind>(), g);
+    }
+    // The derivative of a gate that has_form and the value a.
+    template <Kind kind>
+    __device__ __forceinline__ GateWide derivative_of(GateWide g, GateWide a) const {
+        if constexpr (holds_values)
+            return derivative_of_held(p.gate_form, g);
+        else
+            return gate_derivative(form<kind>(), g, a);
     }
     __device__ __forceinline__ bool exists(int i) const {
         return (i >= most_skew<Shape> || i >= at.first) && i < at.steps;
@@ -241,7 +287,9 @@ struct Walk {
     }
 
     template <Kind kind>
-    static constexpr bool has_events = kind >= Kind::cuts;
+    static constexpr bool has_cuts = kind == Kind::cuts || kind == Kind::form_cuts;
+    template <Kind kind>
+    static constexpr bool has_events = kind == Kind::general || has_cuts<kind>;
 
     // h before the first step of an unpacked row, for the lane that holds that step.
     __device__ __forceinline__ Wide before_row(int v) const {
@@ -285,7 +333,7 @@ struct Walk {
         });
     }
 
-    // For Kind::cuts: forward the steps before which the carry is dropped, backward those after which it is. Backward,
+    // For kinds that have cuts: forward the steps before which the carry is dropped, backward those after which it is. Backward,
     // the begin of a sequence drops the carry after the step that the walk took just before.
     __device__ __forceinline__ typename Events<L>::Mask cuts() const {
         if (!Backward) return events.begin | events.reset;
@@ -305,7 +353,7 @@ struct Walk {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             m[v] = Ty::identity();
-            m[v].cut = kind == Kind::cuts && (cut != 0 || cut_at_start());
+            m[v].cut = has_cuts<kind> && (cut != 0 || cut_at_start());
             carry[v] = {Wide{}};
         }
         for_steps([&](int i) {
@@ -324,7 +372,7 @@ struct Walk {
                         continue;
                     }
                 }
-                const bool drop = kind == Kind::cuts && events.at(cut, i);
+                const bool drop = has_cuts<kind> && events.at(cut, i);
                 if constexpr (Backward) {
                     carry[v].leave_step(a, carry[v].added_to(x), drop);
                     m[v].a = multiply(conj(a), m[v].a);
@@ -355,7 +403,7 @@ struct Walk {
                     h[v] = events.at(events.reset, i) ? x : multiply_add(a, h[v], x);
                     if (events.at(events.end, i)) sequences.carry[i][v] = h[v];
                 } else {
-                    h[v] = kind == Kind::cuts && events.at(cut, i) ? x : multiply_add(a, h[v], x);
+                    h[v] = has_cuts<kind> && events.at(cut, i) ? x : multiply_add(a, h[v], x);
                 }
             }
             writer.set(i, h);
@@ -372,7 +420,7 @@ struct Walk {
         StepWriter<X, Shape, Down> writer{source};
         BackwardCarry<Ty> carry[V];
 #pragma unroll
-        for (int v = 0; v < V; ++v) carry[v] = {kind == Kind::cuts && cut_at_start() ? Wide{} : c[v]};
+        for (int v = 0; v < V; ++v) carry[v] = {has_cuts<kind> && cut_at_start() ? Wide{} : c[v]};
         for_steps([&](int i) {
             Wide results[V];
             GateWide gate_gradients[V];
@@ -389,15 +437,11 @@ struct Walk {
                 }
                 const bool reset = has_events<kind> && events.at(events.reset, i);
                 const Wide g = carry[v].added_to(source.get(i, v));
-                carry[v].leave_step(a, g, kind == Kind::cuts ? events.at(cut, i) : reset);
+                carry[v].leave_step(a, g, has_cuts<kind> ? events.at(cut, i) : reset);
                 if constexpr (kind == Kind::general)
                     if (events.at(events.end, i)) sequences.carry[i][v] = carry[v].number();
                 results[v] = g;
-                if constexpr (kind == Kind::general) {
-                    if (p.gate_form != gate_value) h = gate_derivative(p.gate_form, gate.get(i, v), a) * h;
-                } else if (form<kind>() != gate_value) {
-                    h = gate_derivative(form<kind>(), gate.get(i, v), a) * h;
-                }
+                if (has_form<kind>()) h = derivative_of<kind>(gate.get(i, v), a) * h;
                 gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(multiply(g, conj(h)));
             }
             writer.set(i, results);

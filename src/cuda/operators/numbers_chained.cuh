@@ -220,13 +220,13 @@ constexpr int rows_resident = chained_resident<X, Operator> +
 template <typename X, typename Operator, bool Down>
 __global__ void __launch_bounds__(32 * chained_warps, rows_resident<X, Operator>)
     number_rows(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
-    scan_chained_rows<NumberRowsWork<X, Operator, Down>>(p, sets);
+    run_chained<ChainedRows<NumberRowsWork<X, Operator, Down>>>(p, sets);
 }
 
 template <typename X, typename Operator>
 __global__ void __launch_bounds__(32 * chained_warps, chained_resident<X, Operator>)
     number_columns(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
-    scan_chained_columns<NumberColumnsWork<X, Operator>>(p, sets);
+    run_chained<ChainedColumns<NumberColumnsWork<X, Operator>>>(p, sets);
 }
 
 }  // namespace flashscan::cuda

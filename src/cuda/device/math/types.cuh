@@ -142,6 +142,27 @@ __device__ __forceinline__ float gate_derivative(int form, float g, float a) {
     return form == gate_log ? a : a * (exp_negative(g) * a);
 }
 
+// A logit gate g as sigmoid(-|g|) with the sign of -g: from this one number follow, without loss of digits, its value a
+// and the derivative a (1 - a).
+template <typename W>
+__device__ __noinline__ W held_logit(W g) {
+    return copysign(sigmoid(-fabs(g)), -g);
+}
+__device__ __forceinline__ float held_logit(float g) {
+    const float e = ptx::quick_exp2(fabsf(g) * -log2_e);
+    return copysignf(e * ptx::quick_reciprocal(1.0F + e), -g);
+}
+// The value of a log gate, held as it is, or of a logit gate that held_logit has made.
+template <typename W>
+__device__ __forceinline__ W value_of_held(W held) {
+    return signbit(held) ? 1 + held : held;
+}
+template <typename W>
+__device__ __forceinline__ W derivative_of_held(int form, W held) {
+    const W a = fabs(held);
+    return form == gate_log ? a : multiply_add(-a, a, a);
+}
+
 // The gate, in the form that gates are given in, whose value is 1.
 template <typename W>
 __device__ __forceinline__ W open_gate(int form) {

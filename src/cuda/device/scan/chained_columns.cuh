@@ -279,22 +279,4 @@ struct ChainedColumns {
     }
 };
 
-// A function of its own, which is rarely called, so that its code lies apart from the rest.
-template <typename Work>
-__device__ __noinline__ void finish_columns(const typename Work::Params& p, const ChainedSets& sets,
-                                            typename ChainedColumns<Work>::Totals& totals,
-                                            typename ChainedColumns<Work>::Rest rest) {
-    ChainedColumns<Work>::here(p, sets, totals).finish(rest);
-}
-
-template <typename Work>
-__device__ __forceinline__ void scan_chained_columns(const typename Work::Params& p, const ChainedSets& sets) {
-    using Columns = ChainedColumns<Work>;
-    __shared__ typename Columns::Totals totals;
-    const auto rest = Columns::here(p, sets, totals).run();
-    if constexpr (Columns::has_again)
-        if (rest.any) [[unlikely]]
-            finish_columns<Work>(p, sets, totals, rest);
-}
-
 }  // namespace flashscan::cuda

@@ -273,21 +273,20 @@ struct ChainedRows {
 };
 
 // A function of its own, which is rarely called, so that its code lies apart from the rest.
-template <typename Work>
-__device__ __noinline__ void finish_rows(const typename Work::Params& p, const ChainedSets& sets,
-                                         typename ChainedRows<Work>::Totals& totals,
-                                         typename ChainedRows<Work>::Rest rest) {
-    ChainedRows<Work>::here(p, sets, totals).finish(rest);
+template <typename Scan>
+__device__ __noinline__ void finish_chained(const typename Scan::Params& p, const ChainedSets& sets,
+                                            typename Scan::Totals& totals, typename Scan::Rest rest) {
+    Scan::here(p, sets, totals).finish(rest);
 }
 
-template <typename Work>
-__device__ __forceinline__ void scan_chained_rows(const typename Work::Params& p, const ChainedSets& sets) {
-    using Rows = ChainedRows<Work>;
-    __shared__ typename Rows::Totals totals;
-    const auto rest = Rows::here(p, sets, totals).run();
-    if constexpr (Rows::has_again)
+// The body of a kernel that is a ChainedRows or a ChainedColumns.
+template <typename Scan>
+__device__ __forceinline__ void run_chained(const typename Scan::Params& p, const ChainedSets& sets) {
+    __shared__ typename Scan::Totals totals;
+    const auto rest = Scan::here(p, sets, totals).run();
+    if constexpr (Scan::has_again)
         if (rest.any) [[unlikely]]
-            finish_rows<Work>(p, sets, totals, rest);
+            finish_chained<Scan>(p, sets, totals, rest);
 }
 
 }  // namespace flashscan::cuda

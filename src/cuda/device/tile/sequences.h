@@ -28,8 +28,8 @@ struct SequenceOffsets {
         const int64_t offset = given(n);
         return offset < 0 ? 0 : offset < time ? offset : time;
     }
-    // The step in the order of memory that is step t of the kernel.
-    FLASHSCAN_HD int64_t in_memory(int64_t t) const { return mirrored != 0 ? time - 1 - t : t; }
+    // The first in the order of memory of the kernel's `steps` steps from step t on.
+    FLASHSCAN_HD int64_t in_memory(int64_t t, int64_t steps = 1) const { return mirrored != 0 ? time - t - steps : t; }
 };
 
 }  // namespace flashscan::cuda

@@ -148,7 +148,7 @@ struct StripWarp {
         Tile gate, source;
         read(gate_of(k), at, gate);
         read(source_of(k), at, source);
-        walk.complete(gate);
+        Walker::complete(p, at, gate);
         walk.template summarize<Kind::plain>(gate, source, through);
         const Segments<Ty, Shape, Down> segments{at};
         typename Carries::Total* const totals = carries.totals_of(k, warp) + at.pack * V;
@@ -186,7 +186,7 @@ struct StripWarp {
     __device__ __forceinline__ void carry_again(uint32_t k, const Place& at, Wide (&carry)[V]) const {
         uint32_t turn;
         carries.sequence_of(k, turn);
-        const int64_t from = steps_of_chunk<Down>(p, turn, carries.steps).from;
+        const int64_t from = steps_of_chunk<Down>(p, turn, carries.steps).first();
 #pragma unroll
         for (int v = 0; v < V; ++v)
             if (v < at.rows && !is_finite(carry[v]))
@@ -219,7 +219,7 @@ struct StripWarp {
             carry_again(k, at, carry);
             read_both();  // so that the tile need not be kept in registers meanwhile
         }
-        walk.complete(gate);
+        Walker::complete(p, at, gate);
         if constexpr (Backward)
             backward(k, at, walk, gate, source, carry);
         else

@@ -99,8 +99,9 @@ struct StripCarries {
         StripChunk chunk;
         uint32_t turn;
         chunk.batch = batch_of(sequence_of(wave, turn), chunk.group);
-        chunk.t0 = (Down ? p.chunks - 1 - turn : turn) * steps;
-        chunk.steps = static_cast<int>(min(p.time - chunk.t0, int64_t{steps}));
+        const ChunkSteps<Down> of = steps_of_chunk<Down>(p, turn, steps);
+        chunk.t0 = of.begin;
+        chunk.steps = static_cast<int>(of.end - of.begin);
         chunk.last = turn + 1 == p.chunks;
         return chunk;
     }
@@ -287,8 +288,8 @@ struct StripCarries {
         const uint32_t batch = batch_of(sequence, group);
         const int64_t of_batch = static_cast<int64_t>(group) * rows + row;
         if (of_batch >= p.rows) return computed;
-        const auto [from, to] = steps_of_chunk<Down>(p, turn, steps);
-        return carry_in_order<Ty, Down, Backward>(p, batch, of_batch, from, to,
+        const ChunkSteps<Down> chunk = steps_of_chunk<Down>(p, turn, steps);
+        return carry_in_order<Ty, Down, Backward>(p, batch, of_batch, chunk.first(), chunk.beyond(),
                                                   turn == 0 ? first_of(sequence, row) : carry, computed);
     }
 

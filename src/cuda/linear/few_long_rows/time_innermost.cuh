@@ -175,7 +175,7 @@ struct WaveWarp {
         Tile gate, source;
         read(stage(slot), at, gate);
         read(source_of(stage(slot)), at, source);
-        walk.complete(gate);
+        Walker::complete(p, at, gate);
         walk.template summarize<Kind::plain>(gate, source, through);
         const Segments<Ty, Shape, Down> segments{at};
         segments.scan(through[0]);
@@ -190,7 +190,7 @@ struct WaveWarp {
         uint32_t turn;
         carries.row_of(k, turn);
         return carry_in_order<Ty, Down, Backward>(p, at.batch, at.row,
-                                                  steps_of_chunk<Down>(p, turn, Config::chunk_steps).from,
+                                                  steps_of_chunk<Down>(p, turn, Config::chunk_steps).first(),
                                                   Down ? at.t0 + L - 1 : at.t0, carries.slot(k).carries[0], carry);
     }
 
@@ -218,7 +218,7 @@ struct WaveWarp {
             carry[0] = carry_again(k, at, carry[0]);
             read_all();  // so that the tile need not be kept in registers meanwhile
         }
-        walk.complete(gate);
+        Walker::complete(p, at, gate);
         if constexpr (Backward)
             walk.template backward<Kind::plain>(gate, source, carry, carry, Before{at, states, edge},
                                                 [&](int i, const Wide(&values)[1]) { gate.set(i, values); });

@@ -27,15 +27,19 @@
 
 namespace flashscan::cuda {
 
-// The steps of chunk number `turn` of a row, whose chunks have `steps` steps: it is walked from `from` to `to`, which
-// is the first step after it.
-struct ChunkSteps {
-    int64_t from, to;
-};
+// The steps [begin, end) of a chunk. It is walked from step first() to step beyond(), which is not its own.
 template <bool Down>
-__device__ __forceinline__ ChunkSteps steps_of_chunk(const LinearParams& p, uint32_t turn, int steps) {
-    const int64_t begin = (Down ? p.chunks - 1 - turn : turn) * steps, end = min(begin + steps, p.time);
-    return Down ? ChunkSteps{end - 1, begin - 1} : ChunkSteps{begin, end};
+struct ChunkSteps {
+    int64_t begin, end;
+
+    __device__ __forceinline__ int64_t first() const { return Down ? end - 1 : begin; }
+    __device__ __forceinline__ int64_t beyond() const { return Down ? begin - 1 : end; }
+};
+// Those of chunk number `turn` of a row whose chunks have `steps` steps.
+template <bool Down>
+__device__ __forceinline__ ChunkSteps<Down> steps_of_chunk(const LinearParams& p, uint32_t turn, int steps) {
+    const int64_t begin = (Down ? p.chunks - 1 - turn : turn) * steps;
+    return {begin, min(begin + steps, p.time)};
 }
 
 // Passes a carry through the chunks of a wave one after another, where the scan over them met numbers that are not
@@ -217,9 +221,9 @@ struct WaveCarries {
     __device__ __forceinline__ Wide walk_chunk(uint32_t n, int steps, Wide carry, Wide computed) const {
         const uint32_t row = quotient(n, w.by_chunks), turn = n - row * static_cast<uint32_t>(p.chunks);
         const uint32_t batch = p.batches > 1 ? quotient(row, p.by_row_groups) : 0;
-        const auto [from, to] = steps_of_chunk<Down>(p, turn, steps);
-        return carry_in_order<Ty, Down, Backward>(p, batch, row - batch * static_cast<uint32_t>(p.rows), from, to,
-                                                  turn == 0 ? first_of(row) : carry, computed);
+        const ChunkSteps<Down> chunk = steps_of_chunk<Down>(p, turn, steps);
+        return carry_in_order<Ty, Down, Backward>(p, batch, row - batch * static_cast<uint32_t>(p.rows), chunk.first(),
+                                                  chunk.beyond(), turn == 0 ? first_of(row) : carry, computed);
     }
 };
 
