@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "numeric/problems.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <span>
 #include <tuple>
@@ -282,6 +284,21 @@ std::vector<Problem> extremes() {
                              "linear bf16 BCT b2 t8200 c80 broadcast-c state-in state-out grads-xgs seed5102",
                              "linear f32 BTC b1 t15360 c64 state-in state-out grads-xgs in-place seed5103"})
         problems.push_back(support::problem_of(text));
+    return problems;
+}
+
+std::vector<Problem> gates_of_channels() {
+    std::vector<Problem> problems;
+    for (const char* shape : {"b2 t203 c98", "b3 t37 c64", "b1 t2050 c34 sequences7"})
+        for (const char* broadcast : {"c", "bc", "tc", "btc"})
+            for (const char* options : {"", " reverse reset", " state-in state-out", " form-logit reverse"})
+                for (const auto& [dtype, gate_dtype] : dtypes) {
+                    Problem p = support::problem_of(fmt::format("linear f32 BTC {} broadcast-{}{} seed{}", shape,
+                                                                broadcast, options, 5400 + problems.size()));
+                    p.dtype = dtype;
+                    p.gate_dtype = gate_dtype;
+                    problems.push_back(p);
+                }
     return problems;
 }
 

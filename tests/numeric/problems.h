@@ -28,6 +28,8 @@ std::vector<support::Problem> singles();
 std::vector<support::Problem> shapes();
 // One long row, many short rows.
 std::vector<support::Problem> extremes();
+// Channels innermost, one gate for all channels, in all data types.
+std::vector<support::Problem> gates_of_channels();
 // Few rows, time innermost, of several of the groups that the kernel "rows" gathers chunks in, forward or backward.
 std::vector<support::Problem> chunk_groups();
 

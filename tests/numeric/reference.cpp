@@ -62,6 +62,9 @@ INSTANTIATE_TEST_SUITE_P(Rows, Linear, testing::ValuesIn(cases_on(cuda_targets("
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Columns, Linear, testing::ValuesIn(cases_on(cuda_targets("columns"), pairs(Size::columns))),
                          support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(GatesOfChannels, Linear,
+                         testing::ValuesIn(cases_on(cuda_targets("columns"), gates_of_channels())),
+                         support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Skewed, Linear, testing::ValuesIn(cases_on(cuda_targets("columns"), pairs(Size::skewed))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Ragged, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), pairs(Size::ragged))),

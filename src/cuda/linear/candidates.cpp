@@ -116,9 +116,10 @@ std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, con
             if (grouped && must_suit && waves_take(problem, options.device)) passes.clear();
             return passes;
         },
-        "takes rows with time innermost, many or long but for those that waves takes, strides that are alike in "
-        "multiples of 16 bytes, and gates that are given by value where steps are reset or packed; backward a gate for "
-        "each element, or one by value for all steps",
+        "takes rows with time innermost, many or long but for those that few_long_rows takes, strides that are alike "
+        "in "
+        "multiples of 16 bytes, and 16-bit gates by value where steps are reset or packed, as backward complex gates "
+        "are; backward a gate for each element, or one by value for all steps",
         refusal, false);
 }
 
@@ -141,8 +142,10 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
             if (auto l = make_columns_pass(problem, pass, 2, true, must_suit)) passes.push_back(*l);
             return passes;
         },
-        "takes many rows with channels innermost, aligned but for 16-bit data, and gates that are given by value where "
-        "steps are reset or packed; backward a gate for each element, or one by value for all steps",
+        "takes many rows with channels innermost, aligned but for 16-bit data, and 16-bit gates by value where steps "
+        "are "
+        "reset or packed, as backward complex gates are; backward a gate for each element, one for all channels, by "
+        "value in 16 bits, or one by value for all steps",
         refusal, false);
 }
 

@@ -14,9 +14,10 @@
 // Bytes      Every element is read once and written once, and a carry for each row and chunk.
 // Limits     Elements are aligned, or pairs of those of up to 4 bytes; pairs of 16-bit data may begin anywhere if
 //            channels are contiguous. Where steps are reset or packed, or backward takes states, 16-bit gates, and
-//            backward complex ones, are values. Backward takes a gate for each element, or one by value for all steps,
-//            whose gradient blocks sum over their chunk; forward, with rows in pairs, also one for each channel. Packed
-//            sequences have no states.
+//            backward complex ones, are values. Forward takes gates that are broadcast over any axes. Backward takes a
+//            gate for each element; one for all channels, by value in 16 bits, whose gradient warps sum over their
+//            strips; or one by value for all steps, whose gradient blocks sum over their chunk. Packed sequences have
+//            no states.
 // Why        No lane needs another's steps, and little is executed beside the steps: an H200 reaches 95 to 98 % of the
 //            stream (a plain kernel that moves the same bytes) where elements have 4 bytes or more; an H100 reaches 94
 //            to 97 in 16 bits. Skewed pairs reach 58 to 71 %, where elements one by one reach 45 to 53. See
@@ -67,8 +68,10 @@ struct LinearColumnsWork {
     Steps<X, Shape> source, states{};
     Events<L> events;
     bool eventful;
-    // Backward: of the gradients of gates that are broadcast over time.
-    TimeSums<GateWide, V, V*(Skewed ? skewed_pair_lanes : 32)> sums;
+    // Backward: of the gradients of gates that are broadcast over time; and over channels, but not over time.
+    static constexpr int strip = V * (Skewed ? skewed_pair_lanes : 32);
+    TimeSums<GateWide, V, strip> sums;
+    using OfSteps = StepSums<Ty, Shape, strip>;
 
     __device__ __forceinline__ LinearColumnsWork(const LinearParams& params, const Place& place, char*)
         : p(params), at(place), part(Part::of(at, p.rows, p.time, L)) {
@@ -84,10 +87,20 @@ struct LinearColumnsWork {
         Data::arrange(p.source, at, 0, source);
     }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
-    __device__ __forceinline__ bool sums_gate() const { return Backward && sums.wanted(p); }
+    __device__ __forceinline__ bool sums_steps() const { return Backward && !Skewed && OfSteps::wanted(p); }
+    __device__ __forceinline__ bool sums_time() const {
+        return Backward && sums.wanted(p) && (Skewed || p.sum_time != 0);
+    }
     template <bool Whole>
     __device__ __forceinline__ void fetch() {
-        GateCopies::template fetch<Whole>(p.gate, at, part, 0, p.time, gate);
+        if constexpr (!Skewed && sizeof(X) == 2) {
+            if (p.gate.row == 0)
+                GateCopies::fetch_shared(p.gate, at, gate);
+            else
+                GateCopies::template fetch<Whole>(p.gate, at, part, 0, p.time, gate);
+        } else {
+            GateCopies::template fetch<Whole>(p.gate, at, part, 0, p.time, gate);
+        }
         Data::template fetch<Whole>(p.source, at, part, 0, p.time, source);
         if (gate_wanted()) Data::template fetch<Whole>(p.states, at, part, shift, p.time, states);
     }
@@ -118,18 +131,23 @@ struct LinearColumnsWork {
             const auto walk_back = [&](auto kind, auto&& take) {
                 walk.template backward<decltype(kind)::value>(gate, source, carry, first, Before{at, states, {}}, take);
             };
-            if (sums_gate()) {
+            if (sums_time()) {
                 with_value_kind(eventful, [&](auto kind) {
                     walk_back(kind, [&](int i, const GateWide(&values)[V]) {
                         if (i < at.steps) sums.add(values);
                     });
                 });
+            } else if (OfSteps::narrow && sums_steps()) {  // other tiles hold these gradients anyway
+                if constexpr (OfSteps::narrow)
+                    walk_back(std::integral_constant<Kind, Kind::cuts>{},
+                              [&](int i, const GateWide(&values)[V]) { OfSteps::put(gate, i, values); });
             } else {
                 Walker::with_kind(p, eventful, [&](auto kind) {
                     walk_back(kind, [&](int i, const GateWide(&values)[V]) { gate.set(i, values); });
                 });
-                if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part);
+                if (gate_wanted() && !sums_steps()) GateCopies::store(gate, p.grad_gate, at, part);
             }
+            if (sums_steps()) OfSteps::write(p, at, gate);
         } else {
             Walker::with_kind(p, eventful,
                               [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
@@ -141,7 +159,7 @@ struct LinearColumnsWork {
         return walk_chained_again<LinearColumnsWork>(p, at, v, warps, into, after);
     }
     __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
-        if (sums_gate()) sums.write(p, at, chunk, warps);
+        if (sums_time()) sums.write(p, at, chunk, warps);
     }
 };
 

@@ -74,6 +74,60 @@ struct TimeSums {
     }
 };
 
+// Sums over the rows of a strip for each step in the kernel "columns", whose lanes have all of their rows or none. The
+// gradients lie in the tile in the gates' place.
+template <typename Ty, typename Shape, int Strip>
+struct StepSums {
+    using G = typename Ty::G;
+    using GateWide = typename Ty::GateWide;
+    using Tile = Steps<G, Shape>;
+    static constexpr int L = Shape::L, V = Shape::V;
+    static constexpr bool narrow = sizeof(G) == 2;  // a pair's sum has the word of its gates
+    static_assert(!narrow || V == 2);
+
+    // Whether sums are wanted, which is the same for all threads of a launch.
+    static __device__ __forceinline__ bool wanted(const LinearParams& p) {
+        return p.partial != nullptr && p.sum_time == 0;
+    }
+    // Puts the gradients of step i in the place of 16-bit gates.
+    static __device__ __forceinline__ void put(Tile& gate, int i, const GateWide (&values)[V]) {
+        gate.word[i] = __float_as_uint(values[0] + values[V - 1]);
+    }
+    static __device__ __forceinline__ GateWide of_lane(const Tile& gate, int i) {
+        if constexpr (narrow) {
+            return __uint_as_float(gate.word[i]);
+        } else {
+            GateWide sum = gate.get(i, 0);
+#pragma unroll
+            for (int v = 1; v < V; ++v) sum = sum + gate.get(i, v);
+            return sum;
+        }
+    }
+    // In each round a lane gives half of its steps to the lane that keeps these, until it has the total of one step.
+    template <int Half>
+    static __device__ __forceinline__ void fold(GateWide (&sum)[L], int lane) {
+        if constexpr (Half > 0) {
+            const bool upper = (lane & Half) != 0;
+#pragma unroll
+            for (int i = 0; i < Half; ++i) {
+                const GateWide kept = upper ? sum[i + Half] : sum[i], given = upper ? sum[i] : sum[i + Half];
+                sum[i] = kept + shuffle(given, lane ^ Half);
+            }
+            fold<Half / 2>(sum, lane);
+        }
+    }
+    // Writes a partial sum for each step; all lanes of the warp must call it.
+    static __device__ __forceinline__ void write(const LinearParams& p, const Place& at, const Tile& gate) {
+        GateWide sum[L];
+#pragma unroll
+        for (int i = 0; i < L; ++i) sum[i] = i < at.steps ? of_lane(gate, i) : GateWide{};
+        fold<L / 2>(sum, at.lane);
+        const GateWide total = total_over_lanes(sum[0], L, 32);
+        if (at.warp_rows > 0 && at.lane < min(L, at.warp_steps))
+            *partial_sum<GateWide>(p, at.batch, at.warp_t0 + at.lane, at.warp_row / Strip) = total;
+    }
+};
+
 // A lane's part of the sums. Sums over time are kept in registers, one for each row. Without a sum over time the
 // gradients, one for each step and row, go to shared memory [step][row of the lane][thread], where those of batch
 // entries that are walked one after another are added.

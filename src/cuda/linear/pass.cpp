@@ -146,6 +146,12 @@ bool one_gate_a_row(const LinearPass& l, const LinearProblem& p) {
     return l.takes_rows() && p.broadcasts(broadcast_time);
 }
 
+// Whether the kernel "columns" has one gate for the rows of a pair, which it loads as one element. Wider data have lanes
+// of one row, which are faster then.
+bool one_gate_a_pair(const LinearPass& l, const LinearProblem& p) {
+    return l.takes_columns() && size_of(p.dtype) == 2 && !l.skewed && p.broadcasts(broadcast_channels);
+}
+
 }  // namespace
 
 void settle_params(LinearPass& l, const LinearProblem& p) {
@@ -185,8 +191,8 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
         return;
     }
     l.data_alignment = static_cast<uintptr_t>(alignment_of_access(l, p.dtype));
-    l.gate_alignment =
-        static_cast<uintptr_t>(one_gate_a_row(l, p) ? size_of(p.gate_dtype) : alignment_of_access(l, p.gate_dtype));
+    const bool element = one_gate_a_row(l, p) || one_gate_a_pair(l, p);
+    l.gate_alignment = static_cast<uintptr_t>(element ? size_of(p.gate_dtype) : alignment_of_access(l, p.gate_dtype));
 }
 
 int LinearPass::shared_bytes() const {
@@ -242,7 +248,7 @@ bool fits_aligned(const LinearPass& l, const LinearProblem& p) {
     };
     std::vector<Strides> tensors = tensors_of(p, l.pass);
     return std::all_of(tensors.begin(), tensors.end(), [&](const Strides& s) { return fits(s, p.dtype); }) &&
-           (one_gate_a_row(l, p) || fits(p.gate, p.gate_dtype)) &&
+           (one_gate_a_row(l, p) || one_gate_a_pair(l, p) || fits(p.gate, p.gate_dtype)) &&
            (l.pass == Pass::forward || p.broadcasts(broadcast_time) || p.broadcasts(broadcast_channels) ||
             fits(p.grad_gate, p.gate_dtype));
 }

@@ -33,19 +33,20 @@ bool cuts_forms(const LinearProblem& p, Pass pass) {
 }
 
 // Whether the kernels take the problem's gates. Backward they take one for each element, or by value and one for all
-// steps. Empty problems are refused too.
-bool can_take(const LinearProblem& p, Pass pass) {
+// steps; columns also one for all channels. Empty problems are refused too.
+bool can_take(const LinearProblem& p, Pass pass, bool columns) {
     const bool sums = pass == Pass::backward && p.gate_broadcast != 0, cuts = p.has_reset || p.packed();
-    if (p.gate_form != GateForm::value && (sums || (cuts && !cuts_forms(p, pass)))) return false;
-    if (sums && !p.broadcasts(broadcast_time)) return false;
+    const bool of_steps = sums && !p.broadcasts(broadcast_time), forms = p.gate_form != GateForm::value;
+    if (of_steps && !(columns && p.broadcasts(broadcast_channels))) return false;
+    if (forms && ((sums && !of_steps) || ((cuts || sums) && !cuts_forms(p, pass)))) return false;
     return p.time > 0 && p.batch * p.channels > 0;
 }
 
-// Books the partial sums of a gate that is the same in all steps: one for each chunk and row, or each chunk and strip
-// of columns where rows are summed too.
+// Books the partial sums of gates that are broadcast over time or channels: for each chunk, or each step, and each row,
+// or strip of columns where rows are summed.
 void book_partial_sums(LinearPass& l, const LinearProblem& p) {
     if (!l.sums_gate) return;
-    l.partial_time = l.tuning.chunks;
+    l.partial_time = l.sums_steps ? int64_t{p.time} : l.tuning.chunks;
     const bool strips = l.takes_columns() && p.broadcasts(broadcast_channels);
     l.partial_rows = strips ? ceil_div(l.rows, int64_t{l.row_lanes()} * l.tile().lane_rows) : l.rows;
     l.partial = l.workspace.book(l.batches * l.partial_time * l.partial_rows * size_of(state_dtype(p.gate_dtype)));
@@ -75,7 +76,7 @@ bool settle(LinearPass& l, const LinearProblem& p) {
 }  // namespace
 
 std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool skewed, bool must_suit) {
-    if (!can_take(p, pass)) return std::nullopt;
+    if (!can_take(p, pass, false)) return std::nullopt;
     LinearPass l = begin_pass(p, pass, true, false);
     l.skewed = skewed;
     l.tuning.algorithm = LinearAlgorithm::rows;
@@ -93,7 +94,7 @@ std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool
 }
 
 std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, int pack, bool skewed, bool must_suit) {
-    if (!can_take(p, pass)) return std::nullopt;
+    if (!can_take(p, pass, true)) return std::nullopt;
     const bool backward = pass == Pass::backward;
     LinearPass l = begin_pass(p, pass, true, false);
     l.tuning.algorithm = LinearAlgorithm::columns;

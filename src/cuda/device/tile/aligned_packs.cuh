@@ -19,6 +19,18 @@ struct AlignedPacks {
                                                  typename Base::Tile& tile) {
         Base::fetch(view, at, shift, time, nullptr, tile);
     }
+    // Loads one element a step for all rows of the pack.
+    static __device__ __forceinline__ void fetch_shared(const View& view, const Place& at, typename Base::Tile& tile) {
+        const char* from = Base::address(view, at, 0);
+#pragma unroll
+        for (int i = 0; i < Base::Tile::L; ++i, from += view.time) {
+            T element{};
+            if (i < at.steps) element = *reinterpret_cast<const T*>(from);
+            const auto wide = Element<T>::widen(element);
+#pragma unroll
+            for (int v = 0; v < Base::Tile::V; ++v) tile.set(i, v, wide);
+        }
+    }
     static __device__ __forceinline__ void arrange(const View&, const Place&, int, typename Base::Tile&) {}
     static __device__ __forceinline__ void store(const typename Base::Tile& tile, const View& view, const Place& at,
                                                  Part) {
