@@ -15,24 +15,12 @@
 #include "cuda/device/scan/segments.cuh"
 #include "cuda/device/tile/copies.cuh"
 #include "cuda/linear/events.cuh"
+#include "cuda/linear/states.cuh"
 
 namespace flashscan::cuda {
 
-// The state of the packed sequence that holds the kernel's step t, in an array [sequence, row]. These functions are not
-// inlined because they are rarely called.
-template <typename Wide>
-__device__ __noinline__ Wide load_sequence_state(const void* states, const SequenceOffsets& offsets, int64_t t,
-                                                 int64_t rows, int64_t row) {
-    return static_cast<const Wide*>(states)[find_sequence(offsets, offsets.in_memory(t)) * rows + row];
-}
-template <typename Wide>
-__device__ __noinline__ void store_sequence_state(void* states, const SequenceOffsets& offsets, int64_t t, int64_t rows,
-                                                  int64_t row, Wide value) {
-    static_cast<Wide*>(states)[find_sequence(offsets, offsets.in_memory(t)) * rows + row] = value;
-}
-
-// The cases that the loops over steps are compiled for. Cuts are events but for states at the edges of packed sequences:
-// resets, sequences without such states, and unpacked rows with STATE_IN.
+// The cases that the loops over steps are compiled for. Cuts are events but for states at the edges of packed
+// sequences: resets, sequences without such states, and unpacked rows with STATE_IN.
 enum class Kind {
     plain,      // gates by value, no events
     forms,      // log or logit gates, no events
@@ -51,59 +39,6 @@ __device__ __forceinline__ void with_value_kind(bool events, F&& f) {
     else
         f(std::integral_constant<Kind, Kind::plain>{});
 }
-
-// The states at the steps of a lane where packed sequences begin or end. They are loaded before its walks and stored
-// after them, so that the loops over steps have no calls. They lie in local memory, since only lanes with such steps
-// use any of it.
-template <typename Ty, typename Shape, bool Backward>
-struct SequenceStates {
-    using Wide = typename Ty::Wide;
-    Wide carry[Shape::L][Shape::V];  // which enters at a step where the walk enters a sequence, or leaves at its end
-    Wide before[Backward ? Shape::L : 1][Shape::V];  // backward: h before the step at which the walk leaves a sequence
-};
-struct NoSequenceStates {};
-
-// Supplies h before each step of a lane in the backward pass. With channels innermost `states` were loaded from one
-// step earlier, so they are the answers. With time innermost `states` are those of the lane's own steps, so a step
-// finds its answer one place further, and `edge` is the state beyond the lane's last place.
-template <typename X, typename Shape, bool Down>
-struct StatesBefore {
-    using Wide = typename Element<X>::Wide;
-    const Place& at;
-    const Steps<X, Shape>& states;
-    Wide edge;
-
-    __device__ __forceinline__ Wide operator()(int i, int v) const {
-        if constexpr (!Shape::time_inner) return states.get(i, v);
-        const int neighbour = Down ? i - 1 : i + 1;
-        if (neighbour < 0 || neighbour >= Shape::L) return edge;
-        const Wide h = states.get(neighbour, 0);
-        const bool beyond = Down ? i <= most_skew<Shape> && i == at.first : neighbour == at.steps;
-        return beyond ? edge : h;
-    }
-    // Whether a neighbouring lane of the warp holds the edge; and the edge as that lane holds it.
-    static __device__ __forceinline__ bool is_held(const LinearParams& p, const Place& at) {
-        return Down ? at.segment > 0
-                    : at.segment < at.segments() - 1 && at.steps == Shape::L && at.t0 + Shape::L < p.time;
-    }
-    static __device__ __forceinline__ Wide held_edge(const Place& at, const Steps<X, Shape>& states) {
-        return shuffle(states.get(Down ? Shape::L - 1 : 0, 0), Down ? at.lane - 1 & 31 : at.lane + 1 & 31);
-    }
-    // Loads the edge from memory. Beyond an unpacked row it is STATE_IN; packed sequences take theirs at their end
-    // events.
-    static __device__ __forceinline__ Wide load_edge(const LinearParams& p, const Place& at) {
-        const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;
-        if (at.steps <= 0) return {};
-        if (t < 0 || t >= p.time) {
-            const bool given = p.state_in != nullptr && p.offsets.data == nullptr;
-            return given ? static_cast<const Wide*>(p.state_in)[at.batch * p.rows + at.row] : Wide{};
-        }
-        Steps<X, Shape> one{};
-        load_element<X>(p.states.data + at.batch * p.states.batch + at.row * p.states.row + t * p.states.time,
-                        one.word);
-        return one.get(0, 0);
-    }
-};
 
 // The carry of the backward recurrence, c = conj(a) g, between two steps of a lane. Where gates are real the product is
 // left to the next step, whose g is d + c in one rounding. Every kernel rounds in this way, whatever stands between its
@@ -243,7 +178,7 @@ struct Walk {
                 if (i >= at.steps) gate.set(i, v, open);
     }
 
-    // The form of 16-bit gates, as a constant where the kind determines it.
+    // The form of gates that the tile holds as they are given, as a constant where the kind determines it.
     template <Kind kind>
     __device__ __forceinline__ int form() const {
         if constexpr (kind == Kind::logs) return gate_log;
@@ -333,8 +268,8 @@ struct Walk {
         });
     }
 
-    // For kinds that have cuts: forward the steps before which the carry is dropped, backward those after which it is. Backward,
-    // the begin of a sequence drops the carry after the step that the walk took just before.
+    // For kinds that have cuts: forward the steps before which the carry is dropped, backward those after which it is.
+    // Backward, the begin of a sequence drops the carry after the step that the walk took just before.
     __device__ __forceinline__ typename Events<L>::Mask cuts() const {
         if (!Backward) return events.begin | events.reset;
         return events.reset | (Down ? events.begin << 1 : events.begin >> 1);
