@@ -94,23 +94,20 @@ constexpr auto linear = []<size_t... i>(std::index_sequence<i...>) {
 
 template <auto make, Compiled kernel>
 std::unique_ptr<RnnKernel> where_compiled(const RnnProblem& problem, const Options& options, std::string& refusal) {
-    return has_code(kernel, options.device, refusal) ? make(problem, options, refusal) : nullptr;
+    refusal = code_refusal_of(kernel, options.device);
+    return refusal.empty() ? make(problem, options, refusal) : nullptr;
 }
-// Of two kernels a part is in a layer without PTX: affine maps, and heads of one unit in f64.
+// Affine maps are in a layer without PTX.
 std::unique_ptr<OperatorKernel> make_tiny(const OperatorProblem& problem, const Options& options,
                                           std::string& refusal) {
-    if (problem.is_affine() && !has_code(Compiled::to_machine_code, options.device, refusal)) return nullptr;
-    return make_operator_tiny(problem, options, refusal);
-}
-std::unique_ptr<RnnKernel> make_diagonal(const RnnProblem& problem, const Options& options, std::string& refusal) {
-    if (problem.dtype == Dtype::f64 && !has_code(Compiled::to_machine_code, options.device, refusal)) return nullptr;
-    return make_rnn_diagonal(problem, options, refusal);
+    if (problem.is_affine()) refusal = code_refusal_of(Compiled::to_machine_code, options.device);
+    return refusal.empty() ? make_operator_tiny(problem, options, refusal) : nullptr;
 }
 
 constexpr RnnCandidate rnn[] = {
     {"diagonal_newton", where_compiled<make_rnn_diagonal_newton, Compiled::to_machine_code>},
-    {"diagonal", make_diagonal},
-    {"decode", where_compiled<make_rnn_decode, Compiled::to_machine_code>},
+    {"diagonal", make_rnn_diagonal},
+    {"decode", make_rnn_decode},
     {"fused", where_compiled<make_rnn_fused, Compiled::for_clusters>},
     {"persistent", make_rnn_persistent},
     {"alternating", make_rnn_alternating},

@@ -13,7 +13,7 @@ enum class Compiled {
     for_clusters
 };
 
-// `refusal` says so where it has not.
-bool has_code(Compiled kernel, int device, std::string& refusal);
+// Returns a sentence that says so where it has not, and nothing where it has.
+std::string code_refusal_of(Compiled kernel, int device);
 
 }  // namespace flashscan::cuda

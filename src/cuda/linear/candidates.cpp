@@ -42,7 +42,11 @@ PassVariants chunked_variants(const LinearProblem& problem, Pass pass, bool batc
     return variants;
 }
 
-// Returns a sentence about what the device or the build lacks for a kernel that is fed by the bulk copy engine (TMA).
+// Return a sentence about what the device or the build lacks for a kernel that is compiled to machine code alone, and for
+// one that is fed by the bulk copy engine (TMA).
+std::string machine_code_refusal_of(const void* /*kernel*/, int device) {
+    return code_refusal_of(Compiled::to_machine_code, device);
+}
 std::string copy_engine_refusal_of(const void* kernel, int device) {
     if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) < 9 || !has_tensor_maps())
         return fmt::format("device {} has no bulk copy engine, which compute capability 9.0 brings", device);
@@ -63,19 +67,17 @@ std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& 
 PassVariants list_of(const std::optional<LinearPass>& pass) { return pass ? PassVariants{*pass} : PassVariants{}; }
 
 // Makes a kernel of the passes that `make_passes` offers, followed by passes of "chunked", which run where the former
-// are absent or a call's tensors are not aligned as they need. `engine` tells whether the former use the bulk copy
-// engine (TMA); where they do not, they are compiled to machine code alone. `takes` is the refusal where neither
-// direction has such a pass.
-template <typename MakePasses>
+// are absent or a call's tensors are not aligned as they need. `takes` is the refusal where neither direction has such a
+// pass, `lacks` gives the one where the device or the build cannot run their kernels.
+template <typename MakePasses, typename Lacks>
 std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, const Options& options,
-                                                 MakePasses&& make_passes, const char* takes, std::string& refusal,
-                                                 bool engine = true) {
+                                                 MakePasses&& make_passes, const char* takes, Lacks&& lacks,
+                                                 std::string& refusal) {
     if (options.batch_invariant) {
         refusal = "rows are shared out by their number, which BATCH_INVARIANT rules out";
         return nullptr;
     }
     const DeviceScope scope(options.device);
-    if (!engine && !has_code(Compiled::to_machine_code, options.device, refusal)) return nullptr;
     std::array<PassVariants, 2> variants;
     const void* kernel = nullptr;
     for (const Pass pass : {Pass::forward, Pass::backward}) {
@@ -86,7 +88,7 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
         kernel = preferred.front().kernel();
         all.insert(all.begin(), preferred.begin(), preferred.end());
     }
-    refusal = kernel == nullptr ? takes : engine ? copy_engine_refusal_of(kernel, options.device) : std::string();
+    refusal = kernel == nullptr ? takes : lacks(kernel, options.device);
     if (!refusal.empty()) return nullptr;
     return make(problem, options, std::move(variants[0]), std::move(variants[1]), refusal);
 }
@@ -119,8 +121,8 @@ std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, con
         "takes rows with time innermost, many or long but for those that few_long_rows takes, strides that are alike "
         "in "
         "multiples of 16 bytes, and 16-bit gates by value where steps are reset or packed, as backward complex gates "
-        "are; backward a gate for each element, or one by value for all steps",
-        refusal, false);
+        "are; backward 16-bit gates of each element, and gates that all steps share by value",
+        machine_code_refusal_of, refusal);
 }
 
 std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, const Options& options,
@@ -144,9 +146,10 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
         },
         "takes many rows with channels innermost, aligned but for 16-bit data, and 16-bit gates by value where steps "
         "are "
-        "reset or packed, as backward complex gates are; backward a gate for each element, one for all channels, by "
-        "value in 16 bits, or one by value for all steps",
-        refusal, false);
+        "reset or packed, as backward complex gates are; backward 16-bit gates of each element or, by value, one for "
+        "all "
+        "channels, and gates that all steps share by value",
+        machine_code_refusal_of, refusal);
 }
 
 std::unique_ptr<LinearKernel> make_linear_few_long_rows(const LinearProblem& problem, const Options& options,
@@ -159,7 +162,7 @@ std::unique_ptr<LinearKernel> make_linear_few_long_rows(const LinearProblem& pro
         },
         "takes few long rows, up to 64 with time innermost, in multiples of 16 bytes of time, or of channels but "
         "for f32 forward, neither packed nor reset, in f32, bf16 or f16 with a gate by value for each element",
-        refusal);
+        copy_engine_refusal_of, refusal);
 }
 
 std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,

@@ -19,10 +19,9 @@ constexpr int64_t sector_bytes = 32;
 std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, bool backward, const Options& options,
                                                    Workspace& workspace) {
     const ChainedNumberKernels* kernels = chained_number_kernels(p.dtype, p.kind);
-    std::string refusal;
     // The number of rows decides how steps are cut into chunks, so results would depend on the batch.
     if (kernels == nullptr || options.batch_invariant || p.packed() || p.empty() ||
-        !has_code(Compiled::to_machine_code, options.device, refusal))
+        !code_refusal_of(Compiled::to_machine_code, options.device).empty())
         return std::nullopt;
     ChainedNumbers c;
     const OperatorProblem::Steps steps = p.steps();
