@@ -2,6 +2,7 @@
 // The problems that the numeric suites run.
 #pragma once
 
+#include <initializer_list>
 #include <vector>
 
 #include "support/problem.h"
@@ -28,8 +29,8 @@ std::vector<support::Problem> singles();
 std::vector<support::Problem> shapes();
 // One long row, many short rows.
 std::vector<support::Problem> extremes();
-// Channels innermost, one gate for all channels, in all data types.
-std::vector<support::Problem> gates_of_channels();
+// A layout and its extents each: gates that batch entries, channels or all elements share, in all data types.
+std::vector<support::Problem> shared_gates(std::initializer_list<const char*> shapes);
 // Few rows, time innermost, of several of the groups that the kernel "rows" gathers chunks in, forward or backward.
 std::vector<support::Problem> chunk_groups();
 

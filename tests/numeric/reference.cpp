@@ -62,8 +62,15 @@ INSTANTIATE_TEST_SUITE_P(Rows, Linear, testing::ValuesIn(cases_on(cuda_targets("
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Columns, Linear, testing::ValuesIn(cases_on(cuda_targets("columns"), pairs(Size::columns))),
                          support::name_of_case);
-INSTANTIATE_TEST_SUITE_P(GatesOfChannels, Linear,
-                         testing::ValuesIn(cases_on(cuda_targets("columns"), gates_of_channels())),
+INSTANTIATE_TEST_SUITE_P(GatesOfRows, Linear,
+                         testing::ValuesIn(cases_on(cuda_targets("rows"),
+                                                    shared_gates({"BCT b2 t416 c40", "BCT b3 t2064 c5",
+                                                                  "BCT b1 t2064 c9 sequences7"}))),
+                         support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(GatesOfColumns, Linear,
+                         testing::ValuesIn(cases_on(cuda_targets("columns"),
+                                                    shared_gates({"BTC b2 t203 c98", "BTC b3 t37 c64", "BTC b40 t9 c32",
+                                                                  "BTC b1 t2050 c34 sequences7"}))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Skewed, Linear, testing::ValuesIn(cases_on(cuda_targets("columns"), pairs(Size::skewed))),
                          support::name_of_case);

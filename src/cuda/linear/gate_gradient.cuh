@@ -233,45 +233,45 @@ struct GateGradientSum {
     }
 };
 
-// Adds up partial sums and writes the gradient. Without partial sums it writes zeros.
+// Adds up terms and writes the gradient, zeros where there are no terms. Threads of a block that share a sum are neighbours
+// or lie as far apart as sums are computed at once.
 template <typename G>
 __global__ void __launch_bounds__(reduce_threads) reduce_gate_gradient(const __grid_constant__ ReduceParams p) {
     using GateWide = typename Element<G>::Wide;
-    __shared__ GateWide of_warps[reduce_threads / 32];
-    const int64_t out_batches = p.sum_batch ? 1 : p.batches;
-    const int64_t out_times = p.sum_time ? 1 : p.slots_time, out_rows = p.sum_rows ? 1 : p.slots_rows;
-    const int64_t sum_times = p.sum_time ? p.slots_time : 1, sum_rows = p.sum_rows ? p.slots_rows : 1;
-    const int64_t terms = p.partial != nullptr ? (p.sum_batch ? p.batches : 1) * sum_times * sum_rows : 0;
-    // With few terms a thread computes a sum and neighbouring threads read neighbouring memory. With more a warp or a
-    // block computes a sum and reduces it over its threads in a tree.
-    const int width = terms >= 4 * reduce_threads ? reduce_threads : terms >= 4 * 32 ? 32 : 1;
-    const int thread = static_cast<int>(threadIdx.x), part = thread % width;
-    const int64_t stride = static_cast<int64_t>(gridDim.x) * reduce_threads / width;
-    const StepRange steps = steps_that_exist(p.offsets, p.time_offset, p.time_offset + p.slots_time);
-    for (int64_t out = (static_cast<int64_t>(blockIdx.x) * reduce_threads + thread) / width;
-         out < out_batches * out_times * out_rows; out += stride) {
-        const int64_t row = out % out_rows, time = out / out_rows % out_times, batch = out / out_rows / out_times;
-        const int64_t step = time + p.time_offset;
-        if (!p.sum_time && (step < steps.begin || step >= steps.end)) continue;
-        GateWide sum{};
-        for (int64_t term = part; term < terms; term += width) {
-            const int64_t r = term % sum_rows + row, t = term / sum_rows % sum_times + time;
-            const int64_t b = term / sum_rows / sum_times + batch;
-            sum = sum + static_cast<const GateWide*>(p.partial)[(b * p.slots_stride + t) * p.slots_rows + r];
+    __shared__ GateWide of_threads[reduce_threads];
+    const ReduceAxis &y = p.kept[0], &x = p.kept[1], &outer = p.summed[0], &inner = p.summed[1];
+    const bool neighbours = p.neighbours != 0;
+    const int width = p.width, at_once = reduce_threads / width, thread = static_cast<int>(threadIdx.x);
+    const int mine = neighbours ? thread / width : thread % at_once;
+    const int part = neighbours ? thread % width : thread / at_once;
+    const StepRange steps = steps_that_exist(p.offsets, 0, p.offsets.time);
+    for (int64_t i = blockIdx.y; i < y.count; i += gridDim.y)
+        for (int64_t first = static_cast<int64_t>(blockIdx.x) * at_once; first < x.count;
+             first += static_cast<int64_t>(gridDim.x) * at_once) {
+            const int64_t j = first + mine, step = p.first_step + (p.time_axis == 0 ? i : j);
+            const bool exists = j < x.count && (p.time_axis < 0 || (step >= steps.begin && step < steps.end));
+            GateWide sum{};
+            if (exists)
+                for (int64_t o = 0; o < outer.count; ++o) {
+                    const char* const from = p.terms + i * y.terms + j * x.terms + o * outer.terms;
+#pragma unroll 8
+                    for (int64_t term = part; term < inner.count; term += width)
+                        sum = sum + *reinterpret_cast<const GateWide*>(from + term * inner.terms);
+                }
+            if (neighbours)
+                for (int distance = min(width, 32) / 2; distance > 0; distance /= 2)
+                    sum = sum + shuffle(sum, static_cast<int>(threadIdx.x & 31U) ^ distance);
+            if (width == reduce_threads || (!neighbours && width > 1)) {
+                of_threads[thread] = sum;
+                __syncthreads();
+                const int next = neighbours ? 32 : at_once;
+                for (int other = next; other < reduce_threads; other += next)
+                    sum = sum + of_threads[(thread + other) % reduce_threads];
+                __syncthreads();
+            }
+            if (part == 0 && exists)
+                *reinterpret_cast<G*>(p.gradient + i * y.gradient + j * x.gradient) = Element<G>::narrow(sum);
         }
-        for (int distance = min(width, 32) / 2; distance > 0; distance /= 2)
-            sum = sum + shuffle(sum, static_cast<int>(threadIdx.x & 31U) ^ distance);
-        if (width == reduce_threads) {
-            if (thread % 32 == 0) of_warps[thread / 32] = sum;
-            __syncthreads();
-            sum = of_warps[0];
-            for (int w = 1; w < reduce_threads / 32; ++w) sum = sum + of_warps[w];
-            __syncthreads();
-        }
-        if (part != 0) continue;
-        char* to = p.grad_gate.data + batch * p.grad_gate.batch + row * p.grad_gate.row + step * p.grad_gate.time;
-        *reinterpret_cast<G*>(to) = Element<G>::narrow(sum);
-    }
 }
 
 // Copies the carry that enters a packed sequence without steps to the one that leaves it. A block takes a sequence at a

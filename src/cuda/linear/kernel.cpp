@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "cuda/launch/launch.h"
 #include "cuda/linear/few_long_rows/params.h"
@@ -113,12 +114,18 @@ class Linear final : public LinearKernel {
         char* const base = static_cast<char*>(scratch);
         bool sums = pass.sums_gate && params.grad_gate.data != nullptr;
         if (sums && (p_.time == 0 || pass.batches * pass.rows == 0)) {  // the gradient is a sum of no terms: zero
-            reduce(pass, params, 0, p_.time, stream);
+            reduce(pass, params, params.grad_gate, nullptr, 0, p_.time, stream);
             params.grad_gate.data = nullptr;
             params.states.data = nullptr;
             sums = false;
         }
         if (pass.batches * pass.rows == 0) return;
+        const bool sums_terms = pass.sums_terms && params.grad_gate.data != nullptr;
+        const View gradient = params.grad_gate;
+        if (sums_terms) {
+            params.grad_gate = pass.terms;
+            params.grad_gate.point(base + pass.partial, p_.time);
+        }
         const bool partial = sums && pass.partial_rows > 0;
         if (partial) params.partial = base + pass.partial;
         if (sums) params.batch_loop = static_cast<int32_t>(pass.batch_loop);
@@ -131,8 +138,9 @@ class Linear final : public LinearKernel {
             params.edge_in = n == 0 ? carry_in : base + pass.edges;
             params.edge_out = n == launches - 1 ? carry_out : base + pass.edges;
             launch_steps(pass, params, base, stream);
-            if (partial) reduce(pass, params, params.begin, params.end, stream);
+            if (partial) reduce(pass, params, params.grad_gate, params.partial, params.begin, params.end, stream);
         }
+        if (sums_terms) reduce(pass, params, gradient, params.grad_gate.data, 0, p_.time, stream);
     }
 
     // Encodes the maps of the tensors that the call has.
@@ -207,24 +215,58 @@ class Linear final : public LinearKernel {
         launch(pass.kernel(), shape, stream, params);
     }
 
-    void reduce(const LinearPass& pass, const LinearParams& params, int64_t begin, int64_t end, void* stream) const {
+    // Sums `terms` of the steps from `begin` to `end` into the gradient of a gate that is broadcast. Without terms the
+    // gradient is zero.
+    void reduce(const LinearPass& pass, const LinearParams& params, const View& gradient, const void* terms,
+                int64_t begin, int64_t end, void* stream) const {
+        ReduceAxis batch{pass.batches / params.batch_loop, pass.terms.batch, gradient.batch};
+        ReduceAxis time{end - begin, pass.terms.time, gradient.time};
+        ReduceAxis row{pass.rows, pass.terms.row, gradient.row};
+        const bool sums_time = p_.broadcasts(broadcast_time);
+        if (!pass.sums_terms) {
+            if (pass.partial_rows > 0) row.count = pass.partial_rows;
+            if (sums_time) time.count = std::min<int64_t>(params.chunks, pass.partial_time);
+            row.terms = size_of(state_dtype(p_.gate_dtype));
+            time.terms = row.count * row.terms;
+            batch.terms = pass.partial_time * time.terms;
+        }
         ReduceParams r;
-        r.partial = params.partial;
-        r.grad_gate = params.grad_gate;
-        r.batches = pass.batches / params.batch_loop;
-        r.sum_batch = params.sum_batch;
-        r.sum_time = params.sum_time;
-        r.sum_rows = params.sum_rows;
-        r.slots_rows = pass.partial_rows > 0 ? pass.partial_rows : pass.rows;  // without rows there are no partial sums
-        r.slots_time = r.sum_time == 0 ? end - begin : std::min<int64_t>(params.chunks, pass.partial_time);
-        r.slots_stride = pass.partial_time;
-        r.time_offset = begin;
+        const bool cuts = p_.packed() && !sums_time;  // steps past the last sequence
+        const auto append = [&](const ReduceAxis& axis, bool summed) {
+            ReduceAxis(&axes)[2] = summed ? r.summed : r.kept;
+            const bool alike = axes[1].terms == axis.count * axis.terms &&
+                               (summed || (axes[1].gradient == axis.count * axis.gradient && !cuts));
+            const int64_t count = axes[1].count * axis.count;
+            if (axis.count == 1) return;
+            if (!alike && axes[1].count != 1) axes[0] = axes[1];
+            axes[1] = axis;
+            if (alike) axes[1].count = count;
+        };
+        append(batch, p_.broadcasts(broadcast_batch));
+        const bool time_last = std::abs(time.terms) < std::abs(row.terms);
+        if (!time_last) append(time, sums_time);
+        append(row, p_.broadcasts(broadcast_channels));
+        if (time_last) append(time, sums_time);
+        r.terms = static_cast<const char*>(terms);
+        if (terms == nullptr) r.summed[1].count = 0;
+        r.gradient = gradient.data + (sums_time ? 0 : begin * gradient.time);
+        if (cuts) r.time_axis = r.kept[1].terms == time.terms ? 1 : 0;
+        r.first_step = begin;
         r.offsets = params.offsets;
-        const int64_t sums =
-            (r.sum_batch ? 1 : r.batches) * (r.sum_time ? 1 : r.slots_time) * (r.sum_rows ? 1 : r.slots_rows);
-        if (sums == 0) return;
-        const int64_t blocks = std::min<int64_t>(sums, 4096);
-        launch(pass.kernels->reduce_gate_gradient, blocks_of(blocks, reduce_threads), stream, r);
+        if (r.kept[0].count == 0 || r.kept[1].count == 0) return;
+        r.neighbours = r.kept[1].count == 1 || std::abs(r.summed[1].terms) < std::abs(r.kept[1].terms);
+        // Threads share sums of many terms where sums are fewer than the threads that run at once. If neighbours have
+        // different sums, eight of them at least read a sector of 32 bytes.
+        const int64_t sums = Extent(r.kept[0].count) * r.kept[1].count;
+        const int64_t terms_of_sum = Extent(r.summed[0].count) * r.summed[1].count;
+        const int32_t few = r.neighbours != 0 ? 32 : reduce_threads / 32,
+                      most = r.neighbours != 0 ? reduce_threads : 32;
+        for (const int32_t width : {few, most})
+            if (sums * r.width < 1 << 18 && r.summed[1].count >= width && terms_of_sum >= 4 * width) r.width = width;
+        const int64_t blocks = ceil_div(r.kept[1].count, int64_t{reduce_threads / r.width});
+        LaunchShape shape = blocks_of(std::min<int64_t>(blocks, 4096), reduce_threads);
+        shape.blocks.y = static_cast<unsigned>(std::min<int64_t>(r.kept[0].count, 4096));
+        launch(pass.kernels->reduce_gate_gradient, shape, stream, r);
     }
 
     void pass_empty_sequences(const LinearPass& pass, const LinearParams& params, void* stream) const {

@@ -69,15 +69,24 @@ struct LinearParams {
 
 inline constexpr int reduce_threads = 256;  // of a block of reduce_gate_gradient
 
-// Sums `partial` over its broadcast axes into GRAD|GATE.
+// An axis of the terms of GRAD|GATE, or several that lie like one. Strides are in bytes.
+struct ReduceAxis {
+    int64_t count = 1;
+    int64_t terms = 0, gradient = 0;  // strides of the terms and, where it is kept, of GRAD|GATE
+};
+
+// Sums terms of GRAD|GATE, in the arithmetic's dtype, over the axes that the gate is broadcast over.
 struct ReduceParams {
-    const void* partial = nullptr;  // null where there are no terms, so that the sums are zero
-    View grad_gate;                 // with the strides of the axes that are not summed
-    int64_t batches = 0, slots_time = 0, slots_rows = 0;
-    int64_t slots_stride = 0;  // slots of time from one batch entry to the next
-    int32_t sum_batch = 0, sum_time = 0, sum_rows = 0, unused = 0;
-    int64_t time_offset = 0;  // the step that slot 0 is for
-    SequenceOffsets offsets;  // steps past the last sequence are not written
+    const char* terms = nullptr;
+    char* gradient = nullptr;
+    ReduceAxis kept[2], summed[2];  // terms of the second ones lie closer
+    // How many threads share a sum, and whether they are neighbours, because neighbouring terms belong to it.
+    int32_t width = 1, neighbours = 0;
+    // Which kept axis is time and may have steps that belong to no packed sequence, whose gradients are not written; -1
+    // where there is none. `first_step` is the step that its first term is for.
+    int64_t time_axis = -1;
+    int64_t first_step = 0;
+    SequenceOffsets offsets;
 };
 
 // Arguments of pass_empty_sequences, which copies the state of sequences without steps.

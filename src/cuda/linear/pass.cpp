@@ -209,18 +209,19 @@ std::string LinearPass::describe() const {
             "{} x {} blocks walk {} x {} chunks of {} rows x {} steps in waves, rings of {}, {} innermost",
             tuning.teams, blocks() / tuning.teams, wave_sequences(), tuning.chunks, wave_rows(), tuning.chunk_steps,
             tuning.ring, inner);
+    const char* const summed = sums_terms ? ", gradients of gates summed afterwards" : "";
     if (takes_columns())
-        return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, channel innermost, {}",
+        return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, channel innermost, {}{}",
                            batches * tuning.row_groups,
                            int64_t{row_lanes()} * tile().lane_rows << tuning.log2_warp_rows, tuning.chunks,
-                           tuning.chunk_steps, tuning.set_groups, skewed ? "skewed" : "aligned");
+                           tuning.chunk_steps, tuning.set_groups, skewed ? "skewed" : "aligned", summed);
     if (takes_rows()) {
         std::string text =
             fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, time innermost, {}",
                         tuning.row_groups, 1 << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,
                         tuning.set_groups, skewed ? "skewed" : "aligned");
         if (params.grouped != 0) text += fmt::format(", carries by groups of {} chunks", group_chunks());
-        return text;
+        return text + summed;
     }
     const int64_t warp_rows = int64_t{tile().lane_rows} << tuning.log2_lane_rows;
     const int64_t groups = batches * tuning.row_groups;
@@ -249,7 +250,8 @@ bool fits_aligned(const LinearPass& l, const LinearProblem& p) {
     std::vector<Strides> tensors = tensors_of(p, l.pass);
     return std::all_of(tensors.begin(), tensors.end(), [&](const Strides& s) { return fits(s, p.dtype); }) &&
            (one_gate_a_row(l, p) || one_gate_a_pair(l, p) || fits(p.gate, p.gate_dtype)) &&
-           (l.pass == Pass::forward || p.broadcasts(broadcast_time) || p.broadcasts(broadcast_channels) ||
+           (l.pass == Pass::forward ||
+            (l.sums_gate && (p.broadcasts(broadcast_time) || p.broadcasts(broadcast_channels))) ||
             fits(p.grad_gate, p.gate_dtype));
 }
 

@@ -45,6 +45,10 @@ struct LinearPass {
     int64_t batch_loop = 1;                      // batch entries that a block walks one after another
     Extent partial_time, partial_rows;           // slots for partial sums of one launch
     int64_t launch_steps = 0;                    // steps of one launch; fewer than T keep the partial sums small
+    // "rows", "columns": the kernel does not know that the gate is broadcast, and writes a gradient for each element to
+    // scratch memory, where they are summed afterwards. It has the shape of INPUT.
+    bool sums_terms = false;
+    View terms;
 
     Extent blocks() const {
         return tuning.blocks > 0 ? Extent(tuning.blocks) : tuning.chunks * (batches / batch_loop) * tuning.row_groups;
