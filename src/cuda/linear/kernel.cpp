@@ -232,6 +232,8 @@ class Linear final : public LinearKernel {
         }
         ReduceParams r;
         const bool cuts = p_.packed() && !sums_time;  // steps past the last sequence
+        // Axes are appended from the one whose terms lie farthest apart to the closest. Those that lie like one become one,
+        // so that two of a kind are left.
         const auto append = [&](const ReduceAxis& axis, bool summed) {
             ReduceAxis(&axes)[2] = summed ? r.summed : r.kept;
             const bool alike = axes[1].terms == axis.count * axis.terms &&

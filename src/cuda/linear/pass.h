@@ -45,8 +45,8 @@ struct LinearPass {
     int64_t batch_loop = 1;                      // batch entries that a block walks one after another
     Extent partial_time, partial_rows;           // slots for partial sums of one launch
     int64_t launch_steps = 0;                    // steps of one launch; fewer than T keep the partial sums small
-    // "rows", "columns": the kernel does not know that the gate is broadcast, and writes a gradient for each element to
-    // scratch memory, where they are summed afterwards. It has the shape of INPUT.
+    // "rows", "columns": whether the kernel does not know that the gate is broadcast, and writes a gradient for each
+    // element to scratch memory; these are the terms of GRAD|GATE, which a second launch sums.
     bool sums_terms = false;
     View terms;
 
