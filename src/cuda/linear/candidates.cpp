@@ -42,8 +42,8 @@ PassVariants chunked_variants(const LinearProblem& problem, Pass pass, bool batc
     return variants;
 }
 
-// Return a sentence about what the device or the build lacks for a kernel that is compiled to machine code alone, and for
-// one that is fed by the bulk copy engine (TMA).
+// What the device or the build lacks for a kernel that is compiled to machine code alone, and for one that is fed by the
+// bulk copy engine (TMA), in a sentence.
 std::string machine_code_refusal_of(const void* /*kernel*/, int device) {
     return code_refusal_of(Compiled::to_machine_code, device);
 }
@@ -119,9 +119,8 @@ std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, con
             return passes;
         },
         "takes rows with time innermost, many or long but for those that few_long_rows takes, strides that are alike "
-        "in "
-        "multiples of 16 bytes, and 16-bit gates by value where steps are reset or packed, as backward complex gates "
-        "are; backward 16-bit gates of each element, and gates that all steps share by value",
+        "in multiples of 16 bytes, and 16-bit gates by value where steps are reset or packed, as backward complex "
+        "gates are; backward 16-bit gates of each element, and gates that all steps share by value",
         machine_code_refusal_of, refusal);
 }
 
@@ -145,10 +144,8 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
             return passes;
         },
         "takes many rows with channels innermost, aligned but for 16-bit data, and 16-bit gates by value where steps "
-        "are "
-        "reset or packed, as backward complex gates are; backward 16-bit gates of each element or, by value, one for "
-        "all "
-        "channels, and gates that all steps share by value",
+        "are reset or packed, as backward complex gates are; backward 16-bit gates of each element or, by value, one "
+        "for all channels, and gates that all steps share by value",
         machine_code_refusal_of, refusal);
 }
 

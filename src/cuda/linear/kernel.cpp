@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 
 #include "cuda/launch/launch.h"
 #include "cuda/linear/few_long_rows/params.h"
+#include "cuda/linear/gate_sums.h"
 #include "cuda/linear/tensor_maps.h"
 
 namespace flashscan::cuda {
@@ -230,41 +230,13 @@ class Linear final : public LinearKernel {
             time.terms = row.count * row.terms;
             batch.terms = pass.partial_time * time.terms;
         }
-        ReduceParams r;
-        const bool cuts = p_.packed() && !sums_time;  // steps past the last sequence
-        // Axes are appended from the one whose terms lie farthest apart to the closest. Those that lie like one become one,
-        // so that two of a kind are left.
-        const auto append = [&](const ReduceAxis& axis, bool summed) {
-            ReduceAxis(&axes)[2] = summed ? r.summed : r.kept;
-            const bool alike = axes[1].terms == axis.count * axis.terms &&
-                               (summed || (axes[1].gradient == axis.count * axis.gradient && !cuts));
-            const int64_t count = axes[1].count * axis.count;
-            if (axis.count == 1) return;
-            if (!alike && axes[1].count != 1) axes[0] = axes[1];
-            axes[1] = axis;
-            if (alike) axes[1].count = count;
-        };
-        append(batch, p_.broadcasts(broadcast_batch));
-        const bool time_last = std::abs(time.terms) < std::abs(row.terms);
-        if (!time_last) append(time, sums_time);
-        append(row, p_.broadcasts(broadcast_channels));
-        if (time_last) append(time, sums_time);
+        ReduceParams r = sum_over_axes(batch, time, row, p_.gate_broadcast, p_.packed());
+        if (r.kept[0].count == 0 || r.kept[1].count == 0) return;
         r.terms = static_cast<const char*>(terms);
         if (terms == nullptr) r.summed[1].count = 0;
         r.gradient = gradient.data + (sums_time ? 0 : begin * gradient.time);
-        if (cuts) r.time_axis = r.kept[1].terms == time.terms ? 1 : 0;
         r.first_step = begin;
         r.offsets = params.offsets;
-        if (r.kept[0].count == 0 || r.kept[1].count == 0) return;
-        r.neighbours = r.kept[1].count == 1 || std::abs(r.summed[1].terms) < std::abs(r.kept[1].terms);
-        // Threads share sums of many terms where sums are fewer than the threads that run at once. If neighbours have
-        // different sums, eight of them at least read a sector of 32 bytes.
-        const int64_t sums = Extent(r.kept[0].count) * r.kept[1].count;
-        const int64_t terms_of_sum = Extent(r.summed[0].count) * r.summed[1].count;
-        const int32_t few = r.neighbours != 0 ? 32 : reduce_threads / 32,
-                      most = r.neighbours != 0 ? reduce_threads : 32;
-        for (const int32_t width : {few, most})
-            if (sums * r.width < 1 << 18 && r.summed[1].count >= width && terms_of_sum >= 4 * width) r.width = width;
         const int64_t blocks = ceil_div(r.kept[1].count, int64_t{reduce_threads / r.width});
         LaunchShape shape = blocks_of(std::min<int64_t>(blocks, 4096), reduce_threads);
         shape.blocks.y = static_cast<unsigned>(std::min<int64_t>(r.kept[0].count, 4096));

@@ -95,8 +95,10 @@ bool settle(LinearPass& l, const LinearProblem& p, const Strides& grad_gate) {
     l.launch_steps = p.time;
     book_partial_sums(l, p);
     settle_params(l, p);
-    l.terms = l.params.grad_gate;
-    l.params.grad_gate = view_of(l, grad_gate, p.gate_dtype);
+    if (l.sums_terms) {
+        l.terms = l.params.grad_gate;
+        l.params.grad_gate = view_of(l, grad_gate, p.gate_dtype);
+    }
     l.params.chunks = l.tuning.chunks;
     l.takes_states = !p.packed();
     book_carries(l);
