@@ -277,8 +277,7 @@ std::vector<Problem> extremes() {
                              "linear f32 BTC b1 t150001 c24 reverse state-in state-out grads-xgs seed5207",
                              "linear bf16 BTC b1 t40000 c128 state-in state-out grads-xgs seed5208"})
         problems.push_back(support::problem_of(text));
-    // Partial sums of a broadcast gate's gradient large enough to be taken in several pieces of time, whether the
-    // gradient is wanted or not, and states that leave where they came in.
+    // Gates that are broadcast, whether their gradient is wanted or not, and states that leave where they came in.
     for (const char* text : {"linear f32 BTC b2 t8200 c80 broadcast-b state-in state-out grads-xs seed5100",
                              "linear f32 BTC b2 t8200 c80 broadcast-b state-in state-out grads-xgs in-place seed5101",
                              "linear bf16 BCT b2 t8200 c80 broadcast-c state-in state-out grads-xgs seed5102",

@@ -72,6 +72,12 @@ INSTANTIATE_TEST_SUITE_P(GatesOfColumns, Linear,
                                                     shared_gates({"BTC b2 t203 c98", "BTC b3 t37 c64", "BTC b40 t9 c32",
                                                                   "BTC b1 t2050 c34 sequences7"}))),
                          support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(GatesOfChunks, Linear,
+                         testing::ValuesIn(cases_on(cuda_targets("chunked"),
+                                                    shared_gates({"BTC b2 t203 c35", "BCT b2 t1041 c7",
+                                                                  "BTC b1 t600 c9 sequences5",
+                                                                  "BCT b3 t300 c9 invariant"}))),
+                         support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Skewed, Linear, testing::ValuesIn(cases_on(cuda_targets("columns"), pairs(Size::skewed))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Ragged, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), pairs(Size::ragged))),

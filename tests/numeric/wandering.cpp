@@ -136,6 +136,10 @@ std::vector<Problem> far_problems() {
         "linear c128 BTC b1 t4100 c3 state-in state-out seed25",
         "linear c128 BCT b1 t4100 c2 state-in state-out seed26",
         "linear c128 gate-f64 BCT b1 t2100 c2 form-log state-in state-out seed27",
+        "linear f32 BTC b1 t2300 c64 broadcast-b state-in state-out seed28",
+        "linear f32 BCT b2 t4100 c1 broadcast-c reverse state-in state-out seed29",
+        "linear bf16 BTC b1 t2500 c40 broadcast-b reverse state-in state-out seed30",
+        "linear bf16 BCT b1 t2500 c6 broadcast-b state-in state-out seed31",
     };
     std::vector<Problem> problems;
     for (const char* line : lines) problems.push_back(problem_of(line));

@@ -65,10 +65,16 @@ void check(int64_t batches, int64_t steps, int64_t rows, int64_t apart, Terms te
     const ReduceAxis time{steps, turn_of_terms * 4 * (time_innermost ? 1 : rows),
                           of_time ? turn * 2 * (time_innermost ? 1 : kept_rows) : 0};
     const ReduceAxis row{rows, 4 * (time_innermost ? steps : 1), of_rows ? 2 * (time_innermost ? kept_steps : 1) : 0};
-    const ReduceParams r = sum_over_axes(batch, time, row, broadcast, cuts);
+    const ReduceParams r = sum_over_axes(batch, time, row, broadcast, 4, cuts, false);
     EXPECT_EQ(sums_of(r), expected(batch, time, row, broadcast));
     ASSERT_GT(r.width, 0);
     EXPECT_EQ(reduce_threads % r.width, 0);
+    if (r.pack > 1) {
+        EXPECT_EQ(r.kept[1].terms, 4);
+        EXPECT_EQ(r.kept[1].count % r.pack, 0);
+        for (const ReduceAxis& axis : {r.kept[0], r.summed[0], r.summed[1]})
+            EXPECT_TRUE(axis.count == 1 || axis.terms % reduce_bytes == 0);
+    }
     if (cuts && of_time) {
         ASSERT_GE(r.time_axis, 0);
         EXPECT_EQ(r.kept[r.time_axis].count, steps);
@@ -93,19 +99,36 @@ TEST(GateSums, HaveEveryTermOnceInItsPlace) {
             }
 }
 
+// The sum of f32 terms of each element, with channels innermost.
+ReduceParams sum_of(int64_t batches, int64_t steps, int64_t rows, uint32_t broadcast, bool batch_invariant) {
+    const bool of_rows = (broadcast & broadcast_channels) == 0, of_time = (broadcast & broadcast_time) == 0;
+    return sum_over_axes({batches, 4 * steps * rows, 4 * (of_time ? steps : 1) * (of_rows ? rows : 1)},
+                         {steps, 4 * rows, of_time ? 4 * (of_rows ? rows : 1) : 0}, {rows, 4, of_rows ? 4 : 0},
+                         broadcast, 4, false, batch_invariant);
+}
+
 TEST(GateSums, AreSharedByThreadsWhereThereAreFewOfManyTerms) {
-    const auto width_of = [](int64_t batches, int64_t steps, int64_t rows, uint32_t broadcast) {
-        const int64_t kept_rows = (broadcast & broadcast_channels) != 0 ? 1 : rows;
-        const ReduceParams r =
-            sum_over_axes({batches, 4 * steps * rows, 0}, {steps, 4 * rows, 4 * kept_rows},
-                          {rows, 4, (broadcast & broadcast_channels) != 0 ? 0 : 4}, broadcast, false);
-        return std::pair{r.width, r.neighbours};
+    using Shared = std::tuple<int, int, int>;  // width, neighbours, pack
+    const auto shared_by = [](int64_t batches, int64_t steps, int64_t rows, uint32_t broadcast) {
+        const ReduceParams r = sum_of(batches, steps, rows, broadcast, false);
+        return Shared{r.width, r.neighbours, r.pack};
     };
-    EXPECT_EQ(width_of(8, 4096, 1024, broadcast_batch), std::pair(1, 0));
-    EXPECT_EQ(width_of(64, 512, 256, broadcast_batch), std::pair(8, 0));
-    EXPECT_EQ(width_of(8192, 64, 64, broadcast_batch), std::pair(32, 0));
-    EXPECT_EQ(width_of(8, 4096, 32, broadcast_batch | broadcast_channels), std::pair(32, 1));
-    EXPECT_EQ(width_of(1, 4096, 8192, broadcast_channels), std::pair(256, 1));
+    EXPECT_EQ(shared_by(8, 4096, 1024, broadcast_batch), Shared(1, 0, 4));
+    EXPECT_EQ(shared_by(8, 4096, 1023, broadcast_batch), Shared(1, 0, 4));
+    EXPECT_EQ(shared_by(8, 4095, 1023, broadcast_batch), Shared(1, 0, 1));
+    EXPECT_EQ(shared_by(64, 512, 256, broadcast_batch), Shared(8, 0, 4));
+    EXPECT_EQ(shared_by(8192, 64, 64, broadcast_batch), Shared(128, 0, 4));
+    EXPECT_EQ(shared_by(8, 4096, 32, broadcast_batch | broadcast_channels), Shared(32, 1, 1));
+    EXPECT_EQ(shared_by(1, 4096, 8192, broadcast_channels), Shared(256, 1, 1));
+}
+
+TEST(GateSums, AreAddedInAnOrderThatBatchInvarianceFixes) {
+    for (const int64_t channels : {60, 600, 6000})
+        for (const uint32_t broadcast : {uint32_t{broadcast_channels}, uint32_t{broadcast_time}}) {
+            const ReduceParams one = sum_of(1, 100, channels, broadcast, true);
+            const ReduceParams many = sum_of(10000, 100, channels, broadcast, true);
+            EXPECT_EQ(std::pair(one.width, one.neighbours), std::pair(many.width, many.neighbours));
+        }
 }
 
 }  // namespace

@@ -19,8 +19,6 @@ namespace {
 std::string refusal_of(const LinearPass& pass, int device) {
     if (pass.blocks() > std::numeric_limits<int32_t>::max())
         return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
-    if (pass.batch_loop > 1 && pass.batches * pass.tuning.row_groups > std::numeric_limits<int32_t>::max())
-        return fmt::format("batch is {}; blocks sum over up to 2^31 - 1 groups of rows in turn", pass.batches);
     const int available = shared_memory_of_block(device);
     const cudaFuncAttributes attributes = kernel_attributes(pass.kernel(), "asking for a kernel's attributes");
     const int needed = static_cast<int>(attributes.sharedSizeBytes) + pass.shared_bytes();
@@ -120,7 +118,7 @@ std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, con
         },
         "takes rows with time innermost, many or long but for those that few_long_rows takes, strides that are alike "
         "in multiples of 16 bytes, and 16-bit gates by value where steps are reset or packed, as backward complex "
-        "gates are; backward 16-bit gates of each element, and gates that all steps share by value",
+        "gates are; backward 16-bit gates of each element, or shared by all steps and by value",
         machine_code_refusal_of, refusal);
 }
 
@@ -144,8 +142,7 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
             return passes;
         },
         "takes many rows with channels innermost, aligned but for 16-bit data, and 16-bit gates by value where steps "
-        "are reset or packed, as backward complex gates are; backward 16-bit gates of each element or, by value, one "
-        "for all channels, and gates that all steps share by value",
+        "are reset or packed, as backward complex gates are",
         machine_code_refusal_of, refusal);
 }
 

@@ -52,7 +52,7 @@ struct ChunkedConfig {
     static constexpr int resident = 2;  // blocks per multiprocessor, for which __launch_bounds__ limits the registers
     using Buffer = TileBuffer<typename Ty::X, typename Ty::G, Shape>;
     static constexpr int buffers = warps * Buffer::bytes;
-    using Sum = GateGradientSum<Ty, Shape, warps>;
+    using Sums = ChunkTimeSums<Ty, Shape, warps>;
     using Chain = LookBack<Ty, warps, Shape::max_rows>;
 };
 
@@ -81,7 +81,7 @@ struct ChunkedBlock {
     using Wide = typename Ty::Wide;
     using GateWide = typename Ty::GateWide;
     using Map = typename Ty::Map;
-    using Sum = typename Config::Sum;
+    using Sums = typename Config::Sums;
     using Chain = typename Config::Chain;
     using Walker = Walk<Ty, Shape, Down, Backward>;
     using Before = StatesBefore<X, Shape, Down>;
@@ -89,8 +89,6 @@ struct ChunkedBlock {
     static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
     // Sequences begin anywhere, so that the kernel of packs of channels has no code for chunks of their own.
     static constexpr bool may_be_by_sequence = access == Access::channels || access == Access::time;
-    // Whether sums of gate gradients have a loop of their own. In 16 bits one loop for them and for events is faster.
-    static constexpr bool has_sum_loop = sizeof(X) >= 4;
     // From so many blocks side by side in rows on, a block asks for its carry before it loads its tile.
     static constexpr uint32_t asking_blocks = 64;
 
@@ -101,12 +99,8 @@ struct ChunkedBlock {
     int64_t group;            // the block's group of rows, counted within the batch entry
     char* buffer;             // the warp's part of dynamic shared memory
 
-    // How many batch entries a block walks one after another, to sum the gradient of a shared gate over them.
-    static __device__ __forceinline__ int entries(const LinearParams& p) { return Backward ? p.batch_loop : 1; }
-
     // Each phase of the kernel computes its place anew, so that it occupies no registers in between.
-    static __device__ __forceinline__ ChunkedBlock here(const LinearParams& p, typename Chain::Shared& chain_memory,
-                                                        int entry) {
+    static __device__ __forceinline__ ChunkedBlock here(const LinearParams& p, typename Chain::Shared& chain_memory) {
         const int thread = ptx::thread_index(), warp = thread / 32;
         const int warps_in_time = warps >> p.log2_warp_rows;
         const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
@@ -122,13 +116,12 @@ struct ChunkedBlock {
                 of.end = of.begin + steps;
             }
         } else {
-            const StepRange steps = steps_that_exist(p.offsets, p.begin, p.end);
+            const StepRange steps = steps_that_exist(p.offsets, 0, p.time);
             of = {steps.begin, steps.end, slot, static_cast<uint32_t>(p.chunks), 0};
         }
-        const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);
-        const uint32_t row_group = blockIdx.x + static_cast<uint32_t>(entry) * groups_of_batch;
+        const uint32_t row_group = blockIdx.x;
         const uint32_t batch = p.batches > 1 ? quotient(row_group, p.by_row_groups) : 0;
-        const int64_t group = row_group - batch * groups_of_batch;
+        const int64_t group = row_group - batch * static_cast<uint32_t>(p.row_groups);
         // With time innermost a walk against the order of memory (Down) takes the places from the last to the first.
         const int64_t turn = static_cast<int64_t>(of.chunk) * warps_in_time + warp_time;
         const int64_t chunks = may_be_by_sequence ? of.chunks : p.chunks;
@@ -136,8 +129,7 @@ struct ChunkedBlock {
         const int64_t row0 = (group << log2_rows) + (warp_row << p.log2_lane_rows) * V;
         const int64_t t0 = of.begin + place * (32 >> p.log2_lane_rows) * L;
         return {p,
-                {p, chain_memory, of.chunk, of.chunks, of.first, row_group,
-                 gridDim.x * static_cast<uint32_t>(entries(p)), log2_rows, warps_in_time},
+                {p, chain_memory, of.chunk, of.chunks, of.first, row_group, gridDim.x, log2_rows, warps_in_time},
                 place_of<Shape>(batch, row0, t0, p.rows, of.end, thread & 31, p.log2_lane_rows),
                 warp_row,
                 warp_time,
@@ -181,7 +173,7 @@ struct ChunkedBlock {
     __device__ __forceinline__ void summarize(Tile& tile, Sequences& sequences) const {
         const Walker walk{p, at, tile.events, sequences};
         // The general loop also serves sums of gate gradients, where that of Kind::cuts would do otherwise.
-        if (tile.eventful && (Walker::needs_general(p) || Sum::wanted(p))) walk.load_sequences();
+        if (tile.eventful && (Walker::needs_general(p) || Sums::wanted(p))) walk.load_sequences();
         const auto of_kind = [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
         };
@@ -253,11 +245,10 @@ struct ChunkedBlock {
     }
 
     // Pass 2: walks the lane's steps from their carry and stores the results.
-    __device__ __forceinline__ void walk(Tile& tile, Sequences& sequences, Wide (&carry)[V], Sum& sums,
-                                         bool first_entry) const {
+    __device__ __forceinline__ void walk(Tile& tile, Sequences& sequences, Wide (&carry)[V], Sums& sums) const {
         const Walker walk{p, at, tile.events, sequences};
         if constexpr (Backward) {
-            walk_back(walk, tile, carry, sums, first_entry);
+            walk_back(walk, tile, carry, sums);
         } else {
             const auto of_kind = [&](auto kind) {
                 walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry);
@@ -289,8 +280,7 @@ struct ChunkedBlock {
         return Before::is_held(p, at) ? held : Before::load_edge(p, at);
     }
 
-    __device__ __forceinline__ void walk_back(const Walker& walk, Tile& tile, Wide (&carry)[V], Sum& sums,
-                                              bool first_entry) const {
+    __device__ __forceinline__ void walk_back(const Walker& walk, Tile& tile, Wide (&carry)[V], Sums& sums) const {
         Steps<X, Shape> states{};
         Wide edge{};
         if (gate_wanted()) {
@@ -302,24 +292,22 @@ struct ChunkedBlock {
         Wide first[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
-        const bool summing = gate_wanted() && Sum::wanted(p);
-        if (summing) sums.begin(at);
+        const bool summing = gate_wanted() && Sums::wanted(p);
         StepWriter<G, Shape, Down> writer{tile.gate};
         const auto set = [&](int i, const GateWide(&values)[V]) { writer.set(i, values); };
-        const auto add = [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); };
+        const auto add = [&](int i, const GateWide(&values)[V]) {
+            if (i < at.steps) sums.add(values);
+        };
         const auto general = [&](auto&& sink) {
             walk.template backward<Kind::general>(tile.gate, tile.source, carry, first, before, sink);
         };
         const auto of_kind = [&](auto kind) {
             walk.template backward<decltype(kind)::value>(tile.gate, tile.source, carry, first, before, set);
         };
-        if (summing || (tile.eventful && Walker::needs_general(p))) {
-            if constexpr (!has_sum_loop)
-                general([&](int i, const GateWide(&values)[V]) { summing ? add(i, values) : set(i, values); });
-            else if (summing)
-                general(add);
-            else
-                general(set);
+        if (summing) {
+            general(add);
+        } else if (tile.eventful && Walker::needs_general(p)) {
+            general(set);
         } else if (tile.eventful) {
             with_value_kind(true, of_kind);
         } else {
@@ -328,15 +316,10 @@ struct ChunkedBlock {
         if (gate_wanted() && !summing) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
     }
 
-    // Writes the gate gradients that were summed over batch entries, time or rows: partial sums, or, where nothing but
-    // batch entries is summed, the complete gradient.
-    __device__ __forceinline__ void write_sums(const Sum& sums) const {
-        if (p.sum_time)
-            return sums.write_time_sums(at, group, chain.first + chain.chunk, warp_row, warp_time, p.log2_warp_rows);
-        if (p.sum_rows) return sums.write_row_sums(at, (group << p.log2_warp_rows) + warp_row);
-        Steps<G, Shape> gate;
-        sums.take(gate);
-        Tile::GateCopies::store(gate, p.grad_gate, at, buffer + Buffer::gate);
+    __device__ __forceinline__ void write_sums(const Sums& sums) const {
+        if constexpr (Backward)
+            if (gate_wanted() && Sums::wanted(p))
+                sums.write(p, at, group, chain.first + chain.chunk, warp_row, warp_time);
     }
 };
 
@@ -349,28 +332,23 @@ __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warp
     __shared__ typename Config::Chain::Shared chain_memory;
     if (blockIdx.z * gridDim.y + blockIdx.y >= p.chunks) return;
 
-    typename Config::Sum sums{p, reinterpret_cast<typename Ty::GateWide*>(shared_memory() + Config::buffers)};
-    const int entries = Block::entries(p);
-    for (int entry = 0; entry < entries; ++entry) {
-        typename Block::Tile tile;
-        typename Block::Sequences sequences;
-        Words<typename Ty::Wide> known[Block::V];
-        {
-            const Block block = Block::here(p, chain_memory, entry);
-            block.ask_for_carry(known);
-            block.load(tile);
-            if (entry > 0) __syncthreads();  // every warp has read the look-back's shared memory of the entry before
-            block.summarize(tile, sequences);
-        }
-        typename Ty::Wide carry[Block::V];
-        const Block block = Block::here(p, chain_memory, entry);
-        const uint32_t overflowed = block.find_carry(tile.through, known, carry);
-        block.walk(tile, sequences, carry, sums, entry == 0);
-        block.walk_again(overflowed, carry);
-        block.leave(carry);
-        if constexpr (Backward)
-            if (entry == entries - 1 && block.gate_wanted() && Block::Sum::wanted(p)) block.write_sums(sums);
+    typename Block::Tile tile;
+    typename Block::Sequences sequences;
+    Words<typename Ty::Wide> known[Block::V];
+    {
+        const Block block = Block::here(p, chain_memory);
+        block.ask_for_carry(known);
+        block.load(tile);
+        block.summarize(tile, sequences);
     }
+    typename Ty::Wide carry[Block::V];
+    typename Config::Sums sums;
+    const Block block = Block::here(p, chain_memory);
+    const uint32_t overflowed = block.find_carry(tile.through, known, carry);
+    block.walk(tile, sequences, carry, sums);
+    block.walk_again(overflowed, carry);
+    block.leave(carry);
+    block.write_sums(sums);
 }
 
 }  // namespace flashscan::cuda

@@ -3,11 +3,15 @@
 // elements that share the gate, in a fixed order. The file also holds the kernel that copies the states of packed
 // sequences without steps.
 //
-// Ownership  What a block can sum is summed in its registers and shared memory. What it cannot is left as partial sums
-//            in the arithmetic's dtype, which the kernel reduce_gate_gradient adds in a fixed order: a thread for each
-//            gate, or a warp where there are many terms.
-// Bytes      Partial sums are written once and read once: one for each block, or for each step or row that is not
-//            summed.
+// Ownership  Kernels sum over time in registers and shared memory, and "columns" over the channels of a warp. They leave
+//            partial sums in the arithmetic's dtype. Where a gate is shared in another way they know nothing of it, and
+//            leave a gradient for each element. These are the terms that the kernel reduce_gate_gradient adds in a fixed
+//            order: a thread for each gate or several neighbours, or a warp or block where there are many terms.
+// Bytes      Terms are written once and read once: one for each chunk and row or strip of rows, or for each step and
+//            strip, or for each element.
+// Gates      What all elements that share a gate have in common is done once for each gate: where it is given as a log or
+//            logit, find_gate_values computes its value before, and its derivative is a factor of the sum. The values of
+//            16-bit gates are in f32, and so are the terms of each element, which kernels for such gates write.
 // Sync       Warps of a block synchronise by __syncthreads; reduce_gate_gradient is a launch after the others.
 // Limits     None.
 #pragma once
@@ -128,88 +132,28 @@ struct StepSums {
     }
 };
 
-// A lane's part of the sums. Sums over time are kept in registers, one for each row. Without a sum over time the
-// gradients, one for each step and row, go to shared memory [step][row of the lane][thread], where those of batch
-// entries that are walked one after another are added.
+// Sums over time in the kernel "chunked", one for each row of a lane.
 template <typename Ty, typename Shape, int Warps>
-struct GateGradientSum {
-    using G = typename Ty::G;
+struct ChunkTimeSums {
     using GateWide = typename Ty::GateWide;
-    static constexpr int L = Shape::L, V = Shape::V, threads = 32 * Warps;
-    static constexpr int pitch = threads + 1;  // odd, so that reading the steps of one thread has no bank conflicts
-    static constexpr int shared_bytes = L * V * pitch * static_cast<int>(sizeof(GateWide));
-
-    const LinearParams& p;
-    GateWide* area;  // in shared memory
+    static constexpr int V = Shape::V, threads = 32 * Warps;
     GateWide sum[V]{};
 
     // Whether sums are wanted, which is the same for all threads of a launch.
     static __device__ __forceinline__ bool wanted(const LinearParams& p) {
-        return Shape::backward && (p.sum_batch || p.sum_time || p.sum_rows);
+        return Shape::backward && p.partial != nullptr;
     }
-    __device__ __forceinline__ GateWide* slot(const Place& at, int64_t time_slot, int64_t row_slot) const {
-        return partial_sum<GateWide>(p, p.batch_loop > 1 ? 0 : at.batch, time_slot, row_slot);
-    }
-    __device__ __forceinline__ GateWide& of_step(int i, int v, int thread) const {
-        return area[(i * V + v) * pitch + thread];
-    }
-
-    // Clears the sums of steps that do not exist. To be called before the first step.
-    __device__ __forceinline__ void begin(const Place& at) const {
-        if (p.sum_time) return;
-        for (int i = at.steps; i < L; ++i)
-            for (int v = 0; v < V; ++v) of_step(i, v, static_cast<int>(threadIdx.x)) = GateWide{};
-    }
-
-    // Adds the gradients of a step; `first` tells that the batch entry is the first that the block walks.
-    __device__ __forceinline__ void add(const Place& at, int i, const GateWide (&values)[V], bool first) {
-        if (i >= at.steps) return;
+    __device__ __forceinline__ void add(const GateWide (&values)[V]) {
 #pragma unroll
-        for (int v = 0; v < V; ++v) {
-            if (p.sum_time) {
-                sum[v] = sum[v] + values[v];
-                continue;
-            }
-            GateWide& to = of_step(i, v, static_cast<int>(threadIdx.x));
-            to = first ? values[v] : to + values[v];
-        }
+        for (int v = 0; v < V; ++v) sum[v] = sum[v] + values[v];
     }
-
-    // Reads back the lane's own sums, for where they are the complete gradient.
-    __device__ __forceinline__ void take(Steps<G, Shape>& gate) const {
-#pragma unroll
-        for (int i = 0; i < L; ++i)
-#pragma unroll
-            for (int v = 0; v < V; ++v) gate.set(i, v, of_step(i, v, static_cast<int>(threadIdx.x)));
-    }
-
-    // Writes a partial sum for every step and row.
-    __device__ __forceinline__ void write_steps(const Place& at) const {
-        for (int i = 0; i < at.steps; ++i)
-            for (int v = 0; v < at.rows; ++v)
-                *slot(at, at.t0 + i - p.begin, at.row + v) = of_step(i, v, static_cast<int>(threadIdx.x));
-    }
-
-    // Writes, for every step, a partial sum over the rows of the warp, all of whose lanes must hold rows. Lane i adds
-    // up step i.
-    __device__ __forceinline__ void write_row_sums(const Place& at, int64_t row_slot) const {
-        __syncwarp();
-        for (int i = at.lane; i < min(L, at.warp_steps); i += 32) {
-            GateWide total{};
-            for (int other = 0; other < 32; ++other)
-                for (int v = 0; v < V; ++v) total = total + of_step(i, v, static_cast<int>(threadIdx.x & ~31U) + other);
-            *slot(at, at.warp_t0 + i - p.begin, row_slot) = total;
-        }
-        __syncwarp();
-    }
-
-    // Writes the block's sums over time: one partial sum for each row, or one for all rows. `warp_row` and `warp_time`
-    // are the warp's place in the block.
-    __device__ __forceinline__ void write_time_sums(const Place& at, int64_t group, int64_t time_slot, int warp_row,
-                                                    int warp_time, int log2_warp_rows) const {
+    // Writes the block's sums: one partial sum for each row, or one for all rows. `warp_row` and `warp_time` are the
+    // warp's place in the block, `group` and `chunk` the block's.
+    __device__ __forceinline__ void write(const LinearParams& p, const Place& at, int64_t group, int64_t chunk,
+                                          int warp_row, int warp_time) const {
         __shared__ GateWide warp_sums[Shape::max_rows * Warps];
-        const int warp_rows = V << at.log2_rows, rows = warp_rows << log2_warp_rows;
-        const int warps_in_time = Warps >> log2_warp_rows, thread = static_cast<int>(threadIdx.x);
+        const int warp_rows = V << at.log2_rows, rows = warp_rows << p.log2_warp_rows;
+        const int warps_in_time = Warps >> p.log2_warp_rows, thread = static_cast<int>(threadIdx.x);
         for (int v = 0; v < V; ++v) {
             const GateWide over_segments = Shape::time_inner ? total_over_lanes(sum[v], 1, at.segments())
                                                              : total_over_lanes(sum[v], 1 << at.log2_rows, 32);
@@ -224,53 +168,118 @@ struct GateGradientSum {
         if (!p.sum_rows) {
 #pragma unroll 1
             for (int row = thread; row < rows; row += threads)
-                if (group * rows + row < p.rows) *slot(at, time_slot, group * rows + row) = warp_sums[row];
+                if (group * rows + row < p.rows)
+                    *partial_sum<GateWide>(p, at.batch, chunk, group * rows + row) = warp_sums[row];
         } else if (thread == 0) {
             GateWide total = warp_sums[0];
             for (int row = 1; row < rows; ++row) total = total + warp_sums[row];
-            *slot(at, time_slot, group) = total;
+            *partial_sum<GateWide>(p, at.batch, chunk, group) = total;
         }
     }
 };
 
-// Adds up terms and writes the gradient, zeros where there are no terms. Threads of a block that share a sum are neighbours
-// or lie as far apart as sums are computed at once.
-template <typename G>
-__global__ void __launch_bounds__(reduce_threads) reduce_gate_gradient(const __grid_constant__ ReduceParams p) {
+// The terms of neighbouring sums, which are loaded as one vector.
+template <typename GateWide, int Pack>
+struct Terms {
+    GateWide of[Pack];
+
+    static __device__ __forceinline__ Terms load(const char* from) {
+        if constexpr (Pack == 1) return {{*reinterpret_cast<const GateWide*>(from)}};
+        static_assert(Pack == 1 || sizeof(Terms) == sizeof(uint4));
+        const uint4 words = *reinterpret_cast<const uint4*>(from);
+        Terms terms;
+        memcpy(&terms, &words, sizeof(terms));
+        return terms;
+    }
+    __device__ __forceinline__ void add(const Terms& other) {
+#pragma unroll
+        for (int k = 0; k < Pack; ++k) of[k] = of[k] + other.of[k];
+    }
+};
+
+// Computes sums, `Pack` neighbours of the second kept axis a thread. Threads of a block that share sums are neighbours or lie
+// as far apart as sums are computed at once. A thread asks for eight terms before it adds them.
+template <typename G, int Pack>
+__device__ __forceinline__ void sum_terms(const ReduceParams& p) {
     using GateWide = typename Element<G>::Wide;
-    __shared__ GateWide of_threads[reduce_threads];
+    using Sums = Terms<GateWide, Pack>;
+    constexpr int asked = 8;
+    __shared__ Sums of_threads[reduce_threads];
     const ReduceAxis &y = p.kept[0], &x = p.kept[1], &outer = p.summed[0], &inner = p.summed[1];
     const bool neighbours = p.neighbours != 0;
     const int width = p.width, at_once = reduce_threads / width, thread = static_cast<int>(threadIdx.x);
     const int mine = neighbours ? thread / width : thread % at_once;
-    const int part = neighbours ? thread % width : thread / at_once;
+    const int part = neighbours ? thread % width : thread / at_once, apart = neighbours ? 1 : at_once;
     const StepRange steps = steps_that_exist(p.offsets, 0, p.offsets.time);
+    const auto exists = [&](int64_t i, int64_t j) {
+        const int64_t step = p.time_axis == 0 ? i : j;
+        return p.time_axis < 0 || (step >= steps.begin && step < steps.end);
+    };
     for (int64_t i = blockIdx.y; i < y.count; i += gridDim.y)
-        for (int64_t first = static_cast<int64_t>(blockIdx.x) * at_once; first < x.count;
-             first += static_cast<int64_t>(gridDim.x) * at_once) {
-            const int64_t j = first + mine, step = p.first_step + (p.time_axis == 0 ? i : j);
-            const bool exists = j < x.count && (p.time_axis < 0 || (step >= steps.begin && step < steps.end));
-            GateWide sum{};
-            if (exists)
+        for (int64_t first = static_cast<int64_t>(blockIdx.x) * at_once * Pack; first < x.count;
+             first += static_cast<int64_t>(gridDim.x) * at_once * Pack) {
+            const int64_t j = first + mine * Pack;
+            Sums sum{};
+            if (j < x.count && (Pack > 1 || exists(i, j)))
                 for (int64_t o = 0; o < outer.count; ++o) {
                     const char* const from = p.terms + i * y.terms + j * x.terms + o * outer.terms;
-#pragma unroll 8
-                    for (int64_t term = part; term < inner.count; term += width)
-                        sum = sum + *reinterpret_cast<const GateWide*>(from + term * inner.terms);
+                    for (int64_t term = part; term < inner.count; term += asked * width) {
+                        Sums terms[asked];
+#pragma unroll
+                        for (int k = 0; k < asked; ++k) {
+                            const int64_t at = term + k * width;
+                            terms[k] = at < inner.count ? Sums::load(from + at * inner.terms) : Sums{};
+                        }
+#pragma unroll
+                        for (int k = 0; k < asked; ++k) sum.add(terms[k]);
+                    }
                 }
-            if (neighbours)
-                for (int distance = min(width, 32) / 2; distance > 0; distance /= 2)
-                    sum = sum + shuffle(sum, static_cast<int>(threadIdx.x & 31U) ^ distance);
-            if (width == reduce_threads || (!neighbours && width > 1)) {
+            if (width > 1) {
                 of_threads[thread] = sum;
-                __syncthreads();
-                const int next = neighbours ? 32 : at_once;
-                for (int other = next; other < reduce_threads; other += next)
-                    sum = sum + of_threads[(thread + other) % reduce_threads];
+                for (int parts = width / 2; parts > 0; parts /= 2) {
+                    __syncthreads();
+                    if (part >= parts) continue;
+                    sum.add(of_threads[thread + parts * apart]);
+                    of_threads[thread] = sum;
+                }
                 __syncthreads();
             }
-            if (part == 0 && exists)
-                *reinterpret_cast<G*>(p.gradient + i * y.gradient + j * x.gradient) = Element<G>::narrow(sum);
+            if (part != 0 || j >= x.count) continue;
+#pragma unroll
+            for (int k = 0; k < Pack; ++k) {
+                if (!exists(i, j + k)) continue;
+                GateWide total = sum.of[k];
+                if (p.gate_form != gate_value) {
+                    const char* const from = p.gate + i * y.gate + (j + k) * x.gate;
+                    const GateWide gate = Element<G>::widen(*reinterpret_cast<const G*>(from));
+                    total = multiply(total, conj(gate_derivative(p.gate_form, gate, gate_of(p.gate_form, gate))));
+                }
+                *reinterpret_cast<G*>(p.gradient + i * y.gradient + (j + k) * x.gradient) = Element<G>::narrow(total);
+            }
+        }
+}
+
+// Adds up terms and writes the gradient, zeros where there are no terms.
+template <typename G>
+__global__ void __launch_bounds__(reduce_threads) reduce_gate_gradient(const __grid_constant__ ReduceParams p) {
+    constexpr int pack = reduce_bytes / static_cast<int>(sizeof(typename Element<G>::Wide));
+    if constexpr (pack > 1)
+        if (p.pack > 1) return sum_terms<G, pack>(p);
+    sum_terms<G, 1>(p);
+}
+
+// Writes the values of gates to dense memory, in the arithmetic's dtype. A thread takes one gate after another.
+template <typename G>
+__global__ void __launch_bounds__(reduce_threads) find_gate_values(const __grid_constant__ GateValuesParams p) {
+    using GateWide = typename Element<G>::Wide;
+    const GateAxis &y = p.axis[0], &x = p.axis[1];
+    for (int64_t i = blockIdx.y; i < y.count; i += gridDim.y)
+        for (int64_t j = static_cast<int64_t>(blockIdx.x) * reduce_threads + threadIdx.x; j < x.count;
+             j += static_cast<int64_t>(gridDim.x) * reduce_threads) {
+            const char* const from = p.from + i * y.stride + j * x.stride;
+            const GateWide gate = Element<G>::widen(*reinterpret_cast<const G*>(from));
+            static_cast<GateWide*>(p.to)[i * x.count + j] =
+                p.gate_form == gate_value ? gate : gate_of(p.gate_form, gate);
         }
 }
 

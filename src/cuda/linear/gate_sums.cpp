@@ -17,21 +17,32 @@ constexpr int64_t gpu_threads = 1 << 18;
 void append(ReduceAxis (&axes)[2], const ReduceAxis& axis, bool keeps, bool joins) {
     if (axis.count == 1) return;
     ReduceAxis& last = axes[1];
-    const bool alike = last.terms == axis.count * axis.terms && (!keeps || last.gradient == axis.count * axis.gradient);
+    const bool alike = last.terms == axis.count * axis.terms &&
+                       (!keeps || (last.gradient == axis.count * axis.gradient && last.gate == axis.count * axis.gate));
     const int64_t before = last.count;
     if (!(alike && joins) && before != 1) axes[0] = last;
     last = axis;
     if (alike && joins) last.count = before * axis.count;
 }
 
-// Chooses how many threads share a sum. If neighbours have different sums, eight of them at least read a sector of 32
-// bytes.
-void share_sums(ReduceParams& r) {
+// Chooses whether a thread has several neighbouring sums, whose terms it loads as one vector.
+void pack_sums(ReduceParams& r, int64_t term_bytes) {
+    const ReduceAxis& x = r.kept[1];
+    const int64_t pack = reduce_bytes / term_bytes;
+    const auto in_vectors = [&](const ReduceAxis& axis) { return axis.count == 1 || axis.terms % reduce_bytes == 0; };
+    if (r.neighbours == 0 && x.terms == term_bytes && x.count % pack == 0 && in_vectors(r.kept[0]) &&
+        in_vectors(r.summed[0]) && in_vectors(r.summed[1]))
+        r.pack = static_cast<int32_t>(pack);
+}
+
+// Chooses how many threads share a sum. If neighbours have different sums, a block computes so many sums at once that
+// their terms fill a sector of 32 bytes.
+void share_sums(ReduceParams& r, bool batch_invariant) {
     const ReduceAxis &x = r.kept[1], &inner = r.summed[1];
-    r.neighbours = x.count == 1 || std::abs(inner.terms) < std::abs(x.terms);
-    const int64_t sums = Extent(r.kept[0].count) * x.count, terms = Extent(r.summed[0].count) * inner.count;
+    const Extent terms = Extent(r.summed[0].count) * inner.count;
+    const Extent sums = batch_invariant ? Extent(1) : Extent(r.kept[0].count) * x.count / r.pack;
     const int32_t few = r.neighbours != 0 ? 32 : reduce_threads / 32,
-                  most = r.neighbours != 0 ? reduce_threads : reduce_threads / 8;
+                  most = r.neighbours != 0 ? reduce_threads : reduce_threads / 8 * (batch_invariant ? 1 : r.pack);
     for (const int32_t width : {few, most})
         if (sums * r.width < gpu_threads && inner.count >= width && terms >= 4 * width) r.width = width;
 }
@@ -39,7 +50,7 @@ void share_sums(ReduceParams& r) {
 }  // namespace
 
 ReduceParams sum_over_axes(const ReduceAxis& batch, const ReduceAxis& time, const ReduceAxis& row, uint32_t broadcast,
-                           bool cuts) {
+                           int64_t term_bytes, bool cuts, bool batch_invariant) {
     ReduceParams r;
     const bool sums_time = (broadcast & broadcast_time) != 0;
     cuts = cuts && !sums_time;
@@ -55,7 +66,9 @@ ReduceParams sum_over_axes(const ReduceAxis& batch, const ReduceAxis& time, cons
     append_to(row, broadcast_channels);
     if (time_last) append_to(time, broadcast_time);
     if (cuts) r.time_axis = r.kept[1].terms == time.terms ? 1 : 0;
-    share_sums(r);
+    r.neighbours = r.kept[1].count == 1 || std::abs(r.summed[1].terms) < std::abs(r.kept[1].terms);
+    pack_sums(r, term_bytes);
+    share_sums(r, batch_invariant);
     return r;
 }
 

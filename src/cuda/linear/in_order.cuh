@@ -71,8 +71,8 @@ struct InOrder {
     // `first` on, all in the order of the walk, and returns the carry before `to`. Steps that do not exist are left
     // out. The walk ends early where all later results are infinite or NaN.
     __device__ __forceinline__ Wide walk(int64_t from, int64_t first, int64_t to, Wide c) const {
-        const bool gradients = Backward && p.states.data != nullptr && (p.sum_batch | p.sum_time | p.sum_rows) == 0;
-        const StepRange steps = steps_that_exist(p.offsets, 0, p.end);
+        const bool gradients = Backward && p.states.data != nullptr && p.partial == nullptr;
+        const StepRange steps = steps_that_exist(p.offsets, 0, p.time);
         const int64_t beyond = Down ? -1 : p.time;
         int64_t t = Down ? min(from, steps.end - 1) : max(from, steps.begin);
         to = Down ? max(to, int64_t{-1}) : min(to, steps.end);

@@ -7,7 +7,6 @@
 
 #include "cuda/launch/launch.h"
 #include "cuda/linear/few_long_rows/params.h"
-#include "cuda/linear/gate_sums.h"
 #include "cuda/linear/tensor_maps.h"
 
 namespace flashscan::cuda {
@@ -51,7 +50,7 @@ class Linear final : public LinearKernel {
     void forward(const LinearBuffers& b, void* stream) const override {
         const bool states = b.state_in != nullptr || b.state_out != nullptr;
         const bool same = states && b.state_in == b.state_out;
-        const LinearPass& pass = pick(forward_, states, same, {b.input, b.output}, {b.gate});
+        const LinearPass& pass = pick(forward_, states, same, {b.input, b.output}, b.gate, nullptr);
         const DeviceScope scope(device_);
         LinearParams params = common(pass, b);
         params.source.point(b.input, p_.time);
@@ -64,32 +63,45 @@ class Linear final : public LinearKernel {
         const bool states = b.state_in != nullptr || b.grad_state_in != nullptr || b.grad_state_out != nullptr;
         const bool same = b.grad_state_out != nullptr && b.grad_state_out == b.grad_state_in;
         const LinearPass& pass =
-            pick(backward_, states, same, {b.grad_output, output, b.grad_input}, {b.gate, b.grad_gate});
+            pick(backward_, states, same, {b.grad_output, output, b.grad_input}, b.gate, b.grad_gate);
         const DeviceScope scope(device_);
         LinearParams params = common(pass, b);
         params.source.point(b.grad_output, p_.time);
         params.result.point(b.grad_input, p_.time);
-        if (b.grad_gate != nullptr) {
+        char* const terms = static_cast<char*>(b.scratch) + pass.terms;
+        const bool of_elements = pass.sums == GateSums::of_elements;
+        const bool sums = pass.sums != GateSums::none && b.grad_gate != nullptr;
+        if (b.grad_gate != nullptr && !(sums && p_.empty())) {
             params.states.point(b.output, p_.time);
-            params.grad_gate.point(b.grad_gate, p_.time);
+            params.grad_gate.point(of_elements ? terms : b.grad_gate, p_.time);
             params.state_in = b.state_in;
+            if (sums && !of_elements) params.partial = terms;
+        }
+        if (pass.finds_gate_values && !p_.empty()) {
+            char* const values = static_cast<char*>(b.scratch) + pass.gates;
+            find_gate_values(pass, b.gate, values, stream);
+            params.gate.point(values, p_.time);
         }
         run(pass, params, b.grad_state_out, b.grad_state_in, b.scratch, stream);
+        if (sums) reduce(pass, params, terms, b, stream);
     }
 
   private:
     // `same` tells that the states that enter are in the memory of those that leave. Where steps are reset, a chained
     // scan may then write what leaves a row before its first chunk has read what enters it.
     const LinearPass& pick(const PassVariants& variants, bool states, bool same,
-                           std::initializer_list<const void*> data, std::initializer_list<const void*> gates) const {
+                           std::initializer_list<const void*> data, const void* gate, const void* grad_gate) const {
         const auto orders_states = [&](const LinearPass& pass) {
             return !same || !p_.has_reset || pass.tuning.chunks < 3 || !(pass.takes_rows() || pass.takes_columns());
         };
-        for (const LinearPass& pass : variants)
+        for (const LinearPass& pass : variants) {
+            const std::initializer_list<const void*> gates = {pass.finds_gate_values ? nullptr : gate,
+                                                              pass.sums == GateSums::of_elements ? nullptr : grad_gate};
             if ((pass.takes_states || !states) && orders_states(pass) && are_aligned(data, pass.data_alignment) &&
                 are_aligned(gates, pass.gate_alignment) &&
                 (!pass.skewed || pass.takes_columns() || lie_alike(data, gates, bulk_alignment)))
                 return pass;
+        }
         return variants.back();
     }
 
@@ -101,46 +113,21 @@ class Linear final : public LinearKernel {
         return params;
     }
 
-    // Launches the pass once, or once for each part that time is cut into, in the order of the walk.
     void run(const LinearPass& pass, LinearParams& params, const void* carry_in, void* carry_out, void* scratch,
              void* stream) const {
         if (params.offsets.data != nullptr) {
             params.carry_in = carry_in;
             params.carry_out = carry_out;
             pass_empty_sequences(pass, params, stream);
-            carry_in = nullptr;
-            carry_out = nullptr;
-        }
-        char* const base = static_cast<char*>(scratch);
-        bool sums = pass.sums_gate && params.grad_gate.data != nullptr;
-        if (sums && (p_.time == 0 || pass.batches * pass.rows == 0)) {  // the gradient is a sum of no terms: zero
-            reduce(pass, params, params.grad_gate, nullptr, 0, p_.time, stream);
-            params.grad_gate.data = nullptr;
-            params.states.data = nullptr;
-            sums = false;
+        } else {
+            params.edge_in = carry_in;
+            params.edge_out = carry_out;
         }
         if (pass.batches * pass.rows == 0) return;
-        const bool sums_terms = pass.sums_terms && params.grad_gate.data != nullptr;
-        const View gradient = params.grad_gate;
-        if (sums_terms) {
-            params.grad_gate = pass.terms;
-            params.grad_gate.point(base + pass.partial, p_.time);
-        }
-        const bool partial = sums && pass.partial_rows > 0;
-        if (partial) params.partial = base + pass.partial;
-        if (sums) params.batch_loop = static_cast<int32_t>(pass.batch_loop);
-        const int64_t launches = pass.launches();
-        const int64_t steps = launches > 1 ? pass.launch_steps : int64_t{p_.time};
-        for (int64_t n = 0; n < launches; ++n) {
-            const int64_t place = pass.down && !pass.mirrored() ? launches - 1 - n : n;
-            params.begin = place * steps;
-            params.end = std::min<int64_t>(params.begin + steps, p_.time);
-            params.edge_in = n == 0 ? carry_in : base + pass.edges;
-            params.edge_out = n == launches - 1 ? carry_out : base + pass.edges;
-            launch_steps(pass, params, base, stream);
-            if (partial) reduce(pass, params, params.grad_gate, params.partial, params.begin, params.end, stream);
-        }
-        if (sums_terms) reduce(pass, params, gradient, params.grad_gate.data, 0, p_.time, stream);
+        char* const base = static_cast<char*>(scratch);
+        if (pass.takes_rows() || pass.takes_columns()) return launch_rows(pass, params, base, stream);
+        if (pass.waves()) return launch_waves(pass, params, base, stream);
+        launch_chunks(pass, params, base, stream);
     }
 
     // Encodes the maps of the tensors that the call has.
@@ -191,12 +178,7 @@ class Linear final : public LinearKernel {
         launch(pass.kernel(), shape, stream, params, sets_of(pass.tuning, pass.rows));
     }
 
-    void launch_steps(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
-        if (pass.takes_rows() || pass.takes_columns()) return launch_rows(pass, params, base, stream);
-        if (pass.waves()) return launch_waves(pass, params, base, stream);
-        const int64_t steps = params.end - params.begin;
-        params.chunks =
-            pass.by_sequence ? pass.tuning.chunks : std::max<int64_t>(ceil_div(steps, pass.tuning.chunk_steps), 1);
+    void launch_chunks(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
         const bool looks_back = params.chunks > 1;
         if (looks_back) {
             params.records = base + pass.records;
@@ -207,7 +189,7 @@ class Linear final : public LinearKernel {
         // blockIdx.x runs through the rows, so that blocks that run at once read neighbouring memory and a chunk starts
         // long after the one before it. Chunks are the y and z of the grid, as y alone is limited to 65535.
         const int64_t planes = ceil_div(params.chunks, 65535), layers = ceil_div(params.chunks, planes);
-        LaunchShape shape = blocks_of(pass.batches / params.batch_loop * pass.tuning.row_groups, 32 * pass.warps());
+        LaunchShape shape = blocks_of(pass.batches * pass.tuning.row_groups, 32 * pass.warps());
         shape.blocks.y = static_cast<unsigned>(layers);
         shape.blocks.z = static_cast<unsigned>(planes);
         shape.shared_bytes = pass.shared_bytes();
@@ -215,32 +197,38 @@ class Linear final : public LinearKernel {
         launch(pass.kernel(), shape, stream, params);
     }
 
-    // Sums `terms` of the steps from `begin` to `end` into the gradient of a gate that is broadcast. Without terms the
-    // gradient is zero.
-    void reduce(const LinearPass& pass, const LinearParams& params, const View& gradient, const void* terms,
-                int64_t begin, int64_t end, void* stream) const {
-        ReduceAxis batch{pass.batches / params.batch_loop, pass.terms.batch, gradient.batch};
-        ReduceAxis time{end - begin, pass.terms.time, gradient.time};
-        ReduceAxis row{pass.rows, pass.terms.row, gradient.row};
-        const bool sums_time = p_.broadcasts(broadcast_time);
-        if (!pass.sums_terms) {
-            if (pass.partial_rows > 0) row.count = pass.partial_rows;
-            if (sums_time) time.count = std::min<int64_t>(params.chunks, pass.partial_time);
-            row.terms = size_of(state_dtype(p_.gate_dtype));
-            time.terms = row.count * row.terms;
-            batch.terms = pass.partial_time * time.terms;
-        }
-        ReduceParams r = sum_over_axes(batch, time, row, p_.gate_broadcast, p_.packed());
-        if (r.kept[0].count == 0 || r.kept[1].count == 0) return;
-        r.terms = static_cast<const char*>(terms);
-        if (terms == nullptr) r.summed[1].count = 0;
-        r.gradient = gradient.data + (sums_time ? 0 : begin * gradient.time);
-        r.first_step = begin;
-        r.offsets = params.offsets;
-        const int64_t blocks = ceil_div(r.kept[1].count, int64_t{reduce_threads / r.width});
+    // A grid whose blocks, of reduce_threads threads, go through `rows` rows of `blocks` blocks.
+    static LaunchShape blocks_of_rows(int64_t blocks, int64_t rows) {
         LaunchShape shape = blocks_of(std::min<int64_t>(blocks, 4096), reduce_threads);
-        shape.blocks.y = static_cast<unsigned>(std::min<int64_t>(r.kept[0].count, 4096));
-        launch(pass.kernels->reduce_gate_gradient, shape, stream, r);
+        shape.blocks.y = static_cast<unsigned>(std::min<int64_t>(rows, 4096));
+        return shape;
+    }
+
+    // The kernels that know how gates are given.
+    const LinearKernels& of_gates() const { return linear_kernels(p_.dtype, p_.gate_dtype); }
+
+    // Adds up `terms` into GRAD|GATE. Without terms it is zero.
+    void reduce(const LinearPass& pass, const LinearParams& params, const char* terms, const LinearBuffers& b,
+                void* stream) const {
+        ReduceParams r = pass.reduce;
+        if (r.kept[0].count == 0 || r.kept[1].count == 0) return;
+        View gradient = pass.gradient, gate = pass.gate;
+        gradient.point(b.grad_gate, p_.time);
+        gate.point(b.gate, p_.time);
+        r.terms = pass.sums == GateSums::of_elements ? params.grad_gate.data : terms;
+        r.gradient = gradient.data;
+        r.gate = gate.data;
+        r.offsets.data = params.offsets.data;
+        const int64_t blocks = ceil_div(r.kept[1].count, int64_t{reduce_threads / r.width * r.pack});
+        launch(of_gates().reduce_gate_gradient, blocks_of_rows(blocks, r.kept[0].count), stream, r);
+    }
+
+    void find_gate_values(const LinearPass& pass, const void* gate, void* to, void* stream) const {
+        GateValuesParams values = pass.gate_values;
+        values.from = static_cast<const char*>(gate);
+        values.to = to;
+        const int64_t blocks = ceil_div(values.axis[1].count, int64_t{reduce_threads});
+        launch(of_gates().find_gate_values, blocks_of_rows(blocks, values.axis[0].count), stream, values);
     }
 
     void pass_empty_sequences(const LinearPass& pass, const LinearParams& params, void* stream) const {

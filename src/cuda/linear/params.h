@@ -20,8 +20,8 @@ struct LinearParams {
     View result;     // forward: OUTPUT, backward: GRAD|INPUT (may be null)
     View grad_gate;  // backward: GRAD|GATE; may be null
 
-    // The carries that enter and leave this launch, [batches, rows]. Forward they are STATE_IN and STATE_OUT, backward
-    // GRAD|STATE_OUT and GRAD|STATE_IN; where time is cut into several launches, scratch memory between them.
+    // The carries that enter and leave rows, [batches, rows]; null when packed. Forward they are STATE_IN and STATE_OUT,
+    // backward GRAD|STATE_OUT and GRAD|STATE_IN.
     const void* edge_in = nullptr;
     void* edge_out = nullptr;
     // The carries that enter and leave packed sequences, [num_sequences, rows]; null when not packed.
@@ -36,14 +36,12 @@ struct LinearParams {
     int64_t batches = 0, rows = 0;
     int64_t row_groups = 0;  // groups of rows in a batch entry; a block takes one
     Divisor by_row_groups;
-    int64_t time = 0;            // T
-    int64_t begin = 0, end = 0;  // the steps of this launch: [begin, end)
+    int64_t time = 0;  // T
 
-    // GRAD|GATE of a broadcast gate. `partial` holds sums in the arithmetic's dtype, [batches, slots of time, slots of
-    // rows]; null where the gradient is complete in one block.
+    // Sums of GRAD|GATE over time or rows, in the arithmetic's dtype, [batches, partial_time, partial_rows]. Null where
+    // the kernel writes a gradient for each element.
     void* partial = nullptr;
-    int32_t sum_batch = 0, sum_time = 0, sum_rows = 0;
-    int32_t batch_loop = 1;  // batch entries that a block walks one after another, to sum over them
+    int32_t sum_time = 0, sum_rows = 0;
     int64_t partial_time = 0, partial_rows = 0;
 
     // How a block's threads are laid out over rows and time.
@@ -67,26 +65,41 @@ struct LinearParams {
     void* carries = nullptr;
 };
 
-inline constexpr int reduce_threads = 256;  // of a block of reduce_gate_gradient
+inline constexpr int reduce_threads = 256;  // of a block of reduce_gate_gradient and find_gate_values
+inline constexpr int reduce_bytes = 16;     // of the terms that a thread of reduce_gate_gradient loads at once
 
 // An axis of the terms of GRAD|GATE, or several that lie like one. Strides are in bytes.
 struct ReduceAxis {
     int64_t count = 1;
-    int64_t terms = 0, gradient = 0;  // strides of the terms and, where it is kept, of GRAD|GATE
+    int64_t terms = 0, gradient = 0, gate = 0;  // strides of the terms and, where it is kept, of GRAD|GATE and GATE
 };
 
-// Sums terms of GRAD|GATE, in the arithmetic's dtype, over the axes that the gate is broadcast over.
+// Sums terms of GRAD|GATE, in the arithmetic's dtype, over the axes that the gate is broadcast over. Terms are of the gate's
+// value; where gates are given as logs or logits, sums are multiplied with the derivatives.
 struct ReduceParams {
     const char* terms = nullptr;
     char* gradient = nullptr;
+    const char* gate = nullptr;
+    int32_t gate_form = 0;
     ReduceAxis kept[2], summed[2];  // terms of the second ones lie closer
     // How many threads share a sum, and whether they are neighbours, because neighbouring terms belong to it.
     int32_t width = 1, neighbours = 0;
+    int32_t pack = 1;  // neighbouring sums of a thread: one, or as many as have terms of reduce_bytes
     // Which kept axis is time and may have steps that belong to no packed sequence, whose gradients are not written; -1
-    // where there is none. `first_step` is the step that its first term is for.
-    int64_t time_axis = -1;
-    int64_t first_step = 0;
+    // where there is none.
+    int32_t time_axis = -1;
     SequenceOffsets offsets;
+};
+
+// Arguments of find_gate_values: the two axes of gates that are broadcast over the third, the slower one first.
+struct GateAxis {
+    int64_t count = 1, stride = 0;  // in bytes
+};
+struct GateValuesParams {
+    const char* from = nullptr;
+    void* to = nullptr;  // dense, in the arithmetic's dtype
+    GateAxis axis[2];
+    int32_t gate_form = 0;
 };
 
 // Arguments of pass_empty_sequences, which copies the state of sequences without steps.

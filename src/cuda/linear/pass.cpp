@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/launch/sequence_offsets.h"
+#include "cuda/linear/gate_sums.h"
 
 namespace flashscan::cuda {
 
@@ -49,56 +50,59 @@ bool can_fold(const LinearProblem& p, Pass pass, bool time_inner, bool batch_inv
 
 constexpr int64_t sector_bytes = 32;
 
+GateSums gate_sums_of(const LinearProblem& p, Pass pass, bool columns) {
+    if (pass == Pass::forward || p.gate_broadcast == 0) return GateSums::none;
+    if (p.broadcasts(broadcast_time)) return GateSums::over_time;
+    return columns && p.broadcasts(broadcast_channels) ? GateSums::over_channels : GateSums::of_elements;
+}
+
+Strides dense_strides(int64_t time, int64_t channels, bool time_inner) {
+    if (time_inner) return {time * channels, 1, time};
+    return {time * channels, channels, 1};
+}
+
 }  // namespace
 
 LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant) {
-    const bool sums_rows = l.sums_gate && p.broadcasts(broadcast_channels) && !p.broadcasts(broadcast_time);
     const Strides& result = l.pass == Pass::forward ? p.output : p.grad_input;
     const bool in_sectors = l.aligned && result.time * size_of(p.dtype) % sector_bytes == 0;
-    return {{l.batches, l.rows, p.time, !in_sectors, p.num_sequences}, l.time_inner, sums_rows, batch_invariant};
+    return {{l.batches, l.rows, p.time, !in_sectors, p.num_sequences}, l.time_inner, batch_invariant};
 }
 
-LinearPass begin_pass(const LinearProblem& p, Pass pass, bool aligned, bool batch_invariant) {
+LinearPass begin_pass(const LinearProblem& problem, Pass pass, bool aligned, bool batch_invariant, bool columns) {
     LinearPass l;
     l.pass = pass;
     l.aligned = aligned;
+    l.time_inner = is_time_inner(problem, l.pass, batch_invariant);
+    l.sums = gate_sums_of(problem, l.pass, columns);
+    l.finds_gate_values =
+        l.sums != GateSums::none &&
+        (problem.gate_form != GateForm::value || (l.sums == GateSums::of_elements && size_of(problem.gate_dtype) == 2));
+    const LinearProblem p = seen_by_kernel(l, problem);
     l.kernels = &linear_kernels(p.dtype, p.gate_dtype);
-    l.time_inner = is_time_inner(p, l.pass, batch_invariant);
     l.down = (p.direction == Direction::reverse) != (l.pass == Pass::backward);
     l.fold = can_fold(p, l.pass, l.time_inner, batch_invariant);
     l.batches = l.fold ? Extent(1) : p.batch;
     l.rows = l.fold ? p.batch * p.channels : p.channels;
     l.time = p.time;
-    l.sums_gate = l.pass == Pass::backward && p.gate_broadcast != 0;
-    l.sums_steps = l.sums_gate && !p.broadcasts(broadcast_time);
     return l;
 }
 
-namespace {
-
-// Books the partial sums of GRAD|GATE, and cuts time where they would take more than 4 MB or 1 % of the input.
-void book_partial_sums(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
-    l.launch_steps = std::max<int64_t>(p.time, 1);
-    if (!l.sums_gate) return;
-    const bool over_time = p.broadcasts(broadcast_time), over_channels = p.broadcasts(broadcast_channels);
-    if (l.sums_steps && p.broadcasts(broadcast_batch)) l.batch_loop = std::max<int64_t>(l.batches, 1);
-    if (l.sums_steps && !over_channels) return;
-    const int64_t wide = size_of(state_dtype(p.gate_dtype));
-    const int64_t groups = over_time ? l.tuning.row_groups : l.tuning.row_groups << l.tuning.log2_warp_rows;
-    l.partial_rows = over_channels ? Extent(groups) : l.rows;
-    if (!over_time && !l.by_sequence) {
-        // If the number of rows must not change bits, the places where time is cut must not depend on it.
-        const Extent batches = batch_invariant ? Extent(1) : l.batches / l.batch_loop;
-        const int64_t limit = std::max<int64_t>(4 << 20, batches * l.rows * p.time * size_of(p.dtype) / 100);
-        const int64_t step_bytes = std::max<int64_t>(batches * l.partial_rows * wide, 1);
-        const int64_t steps = std::max<int64_t>(limit / step_bytes / l.tuning.chunk_steps, 1) * l.tuning.chunk_steps;
-        l.launch_steps = std::min(l.launch_steps, steps);
-        l.tuning.chunks = std::max<int64_t>(ceil_div(l.launch_steps, l.tuning.chunk_steps), 1);
+LinearProblem seen_by_kernel(const LinearPass& l, LinearProblem problem) {
+    if (l.sums == GateSums::of_elements)
+        problem.grad_gate = dense_strides(problem.time, problem.channels, l.time_inner);
+    if (l.finds_gate_values) {
+        problem.gate_form = GateForm::value;
+        problem.gate_dtype = state_dtype(problem.gate_dtype);
+        problem.gate = dense_strides(problem.gate_time(), problem.gate_channels(), l.time_inner);
+        if (problem.gate_batch() == 1) problem.gate.batch = 0;
+        if (problem.gate_time() == 1) problem.gate.time = 0;
+        if (problem.gate_channels() == 1) problem.gate.channels = 0;
     }
-    l.partial_time = over_time ? l.tuning.chunks : l.launch_steps;
-    l.partial = l.workspace.book(l.batches / l.batch_loop * l.partial_time * l.partial_rows * wide);
-    if (l.launches() > 1) l.edges = l.workspace.book(l.batches * l.rows * size_of(state_dtype(p.dtype)));
+    return problem;
 }
+
+namespace {
 
 void book_look_back(LinearPass& l) {
     if (l.tuning.chunks <= 1) return;
@@ -169,6 +173,7 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
     params.batches = l.batches;
     params.rows = l.rows;
     params.row_groups = l.tuning.row_groups;
+    params.chunks = l.tuning.chunks;
     params.by_row_groups = divisor_of(static_cast<uint32_t>(l.tuning.row_groups));
     params.time = p.time;
     params.log2_lane_rows = l.tuning.log2_lane_rows;
@@ -177,13 +182,6 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
     params.log2_link_groups = l.tuning.log2_link_groups;
     params.log2_fold_rows = l.tuning.log2_fold_rows;
     params.by_sequence = l.by_sequence;
-    if (l.sums_gate) {
-        params.sum_batch = p.broadcasts(broadcast_batch);
-        params.sum_time = p.broadcasts(broadcast_time);
-        params.sum_rows = p.broadcasts(broadcast_channels);
-    }
-    params.partial_time = l.partial_time;
-    params.partial_rows = l.partial_rows;
     if (!l.aligned) return;
     if (l.skewed) {
         l.data_alignment = static_cast<uintptr_t>(size_of(p.dtype));
@@ -195,11 +193,78 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
     l.gate_alignment = static_cast<uintptr_t>(element ? size_of(p.gate_dtype) : alignment_of_access(l, p.gate_dtype));
 }
 
+namespace {
+
+GateValuesParams gate_values_of(const LinearPass& l, const LinearProblem& p) {
+    struct Axis {
+        uint32_t name;
+        int64_t count, stride;
+    };
+    const Axis batch{broadcast_batch, p.gate_batch(), p.gate.batch}, time{broadcast_time, p.gate_time(), p.gate.time},
+        row{broadcast_channels, p.gate_channels(), p.gate.channels};
+    std::vector<Axis> axes{batch, l.time_inner ? row : time, l.time_inner ? time : row};
+    axes.erase(
+        std::find_if(axes.begin(), axes.end(), [&](const Axis& axis) { return (p.gate_broadcast & axis.name) != 0; }));
+    GateValuesParams values;
+    for (size_t i = 0; i < axes.size(); ++i) values.axis[i] = {axes[i].count, axes[i].stride * size_of(p.gate_dtype)};
+    values.gate_form = static_cast<int32_t>(p.gate_form);
+    return values;
+}
+
+// Rows whose sums a warp or block of the pass's kernel adds up, where rows are summed, make a strip.
+Extent strips_of(const LinearPass& l) {
+    if (l.takes_rows()) return l.rows;
+    if (l.takes_columns()) return ceil_div(l.rows, int64_t{l.row_lanes()} * l.tile().lane_rows);
+    return l.tuning.row_groups;
+}
+
+}  // namespace
+
+void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearProblem& p, bool batch_invariant) {
+    if (l.sums == GateSums::none) return;
+    const int64_t wide = size_of(state_dtype(p.gate_dtype));
+    ReduceAxis batch{l.batches}, time{p.time}, row{l.rows};
+    if (l.sums == GateSums::of_elements) {
+        const View& terms = l.params.grad_gate;
+        batch.terms = terms.batch;
+        time.terms = terms.time;
+        row.terms = terms.row;
+        l.terms = l.workspace.book(p.batch * p.time * p.channels * wide);
+    } else {
+        l.params.sum_time = p.broadcasts(broadcast_time);
+        l.params.sum_rows = p.broadcasts(broadcast_channels);
+        if (l.params.sum_time != 0) time.count = l.tuning.chunks;
+        if (l.params.sum_rows != 0) row.count = strips_of(l);
+        l.params.partial_time = time.count;
+        l.params.partial_rows = row.count;
+        row.terms = wide;
+        time.terms = row.count * wide;
+        batch.terms = time.count * time.terms;
+        l.terms = l.workspace.book(Extent(batch.count) * time.count * row.count * wide);
+    }
+    l.gradient = view_of(l, problem.grad_gate, problem.gate_dtype);
+    batch.gradient = l.gradient.batch;
+    time.gradient = l.gradient.time;
+    row.gradient = l.gradient.row;
+    if (l.finds_gate_values) {
+        l.gates = l.workspace.book(p.gate_batch() * p.gate_time() * p.gate_channels() * wide);
+        l.gate_values = gate_values_of(l, problem);
+        l.gate = view_of(l, problem.gate, problem.gate_dtype);
+        batch.gate = l.gate.batch;
+        time.gate = l.gate.time;
+        row.gate = l.gate.row;
+    }
+    l.reduce = sum_over_axes(batch, time, row, p.gate_broadcast, wide, p.packed(), batch_invariant);
+    l.reduce.offsets = l.params.offsets;
+    l.reduce.gate_form = static_cast<int32_t>(problem.gate_form);
+    if (p.empty()) l.reduce.summed[1].count = 0;
+}
+
 int LinearPass::shared_bytes() const {
     if (waves()) return tuning.ring * wave_facts().stage_bytes;
     if (takes_columns()) return 0;
     if (takes_rows()) return tile().shared_bytes / tile().warps * tuning.warps;
-    return tile().shared_bytes + (sums_steps ? tile().sum_bytes : 0);
+    return tile().shared_bytes;
 }
 
 std::string LinearPass::describe() const {
@@ -209,7 +274,7 @@ std::string LinearPass::describe() const {
             "{} x {} blocks walk {} x {} chunks of {} rows x {} steps in waves, rings of {}, {} innermost",
             tuning.teams, blocks() / tuning.teams, wave_sequences(), tuning.chunks, wave_rows(), tuning.chunk_steps,
             tuning.ring, inner);
-    const char* const summed = sums_terms ? ", gradients of gates summed afterwards" : "";
+    const char* const summed = sums == GateSums::of_elements ? ", gradients of gates summed afterwards" : "";
     if (takes_columns())
         return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, channel innermost, {}{}",
                            batches * tuning.row_groups,
@@ -233,9 +298,7 @@ std::string LinearPass::describe() const {
     if (by_sequence) text += ", of each sequence from its start";
     if (tuning.chunks > 1)
         text += fmt::format(", look-back over {} x {}", 1 << tuning.log2_group_chunks, 1 << tuning.log2_link_groups);
-    if (batch_loop > 1) text += fmt::format(", {} batch entries in turn", batch_loop);
-    if (launches() > 1) text += fmt::format(", {} launches", launches());
-    return text;
+    return text + summed;
 }
 
 bool fits_aligned(const LinearPass& l, const LinearProblem& p) {
@@ -250,26 +313,26 @@ bool fits_aligned(const LinearPass& l, const LinearProblem& p) {
     std::vector<Strides> tensors = tensors_of(p, l.pass);
     return std::all_of(tensors.begin(), tensors.end(), [&](const Strides& s) { return fits(s, p.dtype); }) &&
            (one_gate_a_row(l, p) || one_gate_a_pair(l, p) || fits(p.gate, p.gate_dtype)) &&
-           (l.pass == Pass::forward ||
-            (l.sums_gate && (p.broadcasts(broadcast_time) || p.broadcasts(broadcast_channels))) ||
+           (l.pass == Pass::forward || l.sums == GateSums::over_time || l.sums == GateSums::over_channels ||
             fits(p.grad_gate, p.gate_dtype));
 }
 
 LinearPass make_chunked_pass(const LinearProblem& problem, Pass pass, bool aligned, bool batch_invariant) {
     LinearPass l = begin_pass(problem, pass, aligned, batch_invariant);
-    const LinearShape shape = shape_of(l, problem, batch_invariant);
+    const LinearProblem p = seen_by_kernel(l, problem);
+    const LinearShape shape = shape_of(l, p, batch_invariant);
     l.by_sequence = shape.by_sequence();
     l.tuning = tune_chunked(shape, l.lane_tile());
-    book_partial_sums(l, problem, batch_invariant);
     book_look_back(l);
-    settle_params(l, problem);
+    settle_params(l, p);
+    settle_gate_sums(l, problem, p, batch_invariant);
     return l;
 }
 
-bool can_align(const LinearProblem& p, Pass pass, bool batch_invariant) {
-    LinearPass l = begin_pass(p, pass, true, batch_invariant);
+bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant) {
+    LinearPass l = begin_pass(problem, pass, true, batch_invariant);
     l.tuning.algorithm = LinearAlgorithm::chunked;
-    return fits_aligned(l, p);
+    return fits_aligned(l, seen_by_kernel(l, problem));
 }
 
 }  // namespace flashscan::cuda

@@ -23,6 +23,14 @@ namespace flashscan::cuda {
 // The alignment that the bulk copy engine needs of addresses and strides.
 inline constexpr int64_t bulk_alignment = 16;
 
+// How GRAD|GATE of a gate that is broadcast is summed: what the kernel leaves for a second launch to add up.
+enum class GateSums {
+    none,           // the kernel writes GRAD|GATE
+    over_time,      // a sum over the steps of each chunk, for each row or over rows too
+    over_channels,  // "columns": for each step, a sum over the rows of each warp
+    of_elements     // a gradient for each element; the kernel does not know that the gate is broadcast
+};
+
 struct LinearPass {
     Pass pass{};
     const LinearKernels* kernels = nullptr;
@@ -40,18 +48,15 @@ struct LinearPass {
     Extent batches, rows, time;
     LinearTuning tuning;
 
-    // How the gradient of a broadcast gate is summed.
-    bool sums_gate = false, sums_steps = false;  // whether it is summed at all; and each step by itself, not over time
-    int64_t batch_loop = 1;                      // batch entries that a block walks one after another
-    Extent partial_time, partial_rows;           // slots for partial sums of one launch
-    int64_t launch_steps = 0;                    // steps of one launch; fewer than T keep the partial sums small
-    // "rows", "columns": whether the kernel does not know that the gate is broadcast, and writes a gradient for each
-    // element to scratch memory; these are the terms of GRAD|GATE, which a second launch sums.
-    bool sums_terms = false;
-    View terms;
+    GateSums sums = GateSums::none;
+    ReduceParams reduce;  // the launch that adds up GRAD|GATE, without a call's pointers
+    View gradient, gate;  // GRAD|GATE and GATE, where those of `params` lie in scratch memory
+    // Whether a launch before the kernel writes the gates' values to scratch memory, and its arguments.
+    bool finds_gate_values = false;
+    GateValuesParams gate_values;
 
     Extent blocks() const {
-        return tuning.blocks > 0 ? Extent(tuning.blocks) : tuning.chunks * (batches / batch_loop) * tuning.row_groups;
+        return tuning.blocks > 0 ? Extent(tuning.blocks) : tuning.chunks * batches * tuning.row_groups;
     }
     std::string describe() const;
 
@@ -65,7 +70,7 @@ struct LinearPass {
 
     // Scratch memory, and the offsets of what lies there.
     Workspace workspace;
-    size_t records = 0, look_back_bytes = 0, totals = 0, carries = 0, partial = 0, edges = 0;
+    size_t records = 0, look_back_bytes = 0, totals = 0, carries = 0, terms = 0, gates = 0;
 
     // That of the kernel "chunked".
     Access access() const { return time_inner ? Access::time : aligned ? Access::channel_packs : Access::channels; }
@@ -107,7 +112,6 @@ struct LinearPass {
         return takes_rows() || takes_columns() ? tuning.warps : tile().warps;
     }
     int shared_bytes() const;
-    int64_t launches() const { return time <= launch_steps ? Extent(1) : ceil_div(time, launch_steps); }
 };
 
 // For the kernel "chunked".
@@ -117,13 +121,20 @@ LinearPass make_chunked_pass(const LinearProblem& problem, Pass pass, bool align
 // and all of its tensors.
 std::vector<Strides> tensors_of(const LinearProblem& p, Pass pass);
 std::vector<Strides> tensors_and_gates_of(const LinearProblem& p, Pass pass);
-// A pass with its kernels and axes, without tuning.
-LinearPass begin_pass(const LinearProblem& p, Pass pass, bool aligned, bool batch_invariant);
+// A pass with its kernels and axes, without tuning. `columns` tells that it is for the kernel of that name.
+LinearPass begin_pass(const LinearProblem& problem, Pass pass, bool aligned, bool batch_invariant,
+                      bool columns = false);
+// The problem as the pass's kernel sees it: where it writes a gradient for each element, GRAD|GATE is dense and has the shape
+// of INPUT; where values of gates are found before it, GATE is dense and holds these. The functions below that take both
+// problems take this one as `p`.
+LinearProblem seen_by_kernel(const LinearPass& l, LinearProblem problem);
 LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant);
 // The tensor as the pass's kernel sees it.
 View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype);
 // Fills in what depends on the problem and the tuning: params and the alignment that a call's tensors must have.
 void settle_params(LinearPass& l, const LinearProblem& p);
+// Settles how GRAD|GATE of `problem` is summed, and books its scratch memory. The tuning and params must be settled.
+void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearProblem& p, bool batch_invariant);
 // Whether extents and strides allow the pass's aligned access.
 bool fits_aligned(const LinearPass& l, const LinearProblem& p);
 // Whether they allow aligned access for the kernel "chunked".

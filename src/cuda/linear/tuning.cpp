@@ -22,7 +22,6 @@ constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 // other lanes take segments of time. With time innermost as many lanes as possible take segments, but down to a quarter
 // of them where the last warp of a row would leave more than 30 % of the lanes without steps.
 int log2_lane_rows(const LinearShape& shape, const LinearTile& tile) {
-    if (shape.sums_rows_every_step) return 5;
     if (shape.time_inner) {
         if (shape.by_sequence()) return 0;
         int log2_segments = log2_up(ceil_div(shape.time, tile.steps), 5);

@@ -17,7 +17,6 @@ enum class LinearAlgorithm {
 // What the choice depends on. Rows are counted per batch after the host folded batches where it can.
 struct LinearShape : ChainedShape {
     bool time_inner = false;
-    bool sums_rows_every_step = false;  // GRAD|GATE of a gate broadcast over channels but not over time
     bool batch_invariant = false;
     // Whether each packed sequence is cut into chunks from its own start.
     bool by_sequence() const { return batch_invariant && sequences > 0; }

@@ -62,9 +62,7 @@ std::optional<LinearPass> make_few_long_rows_pass(const LinearProblem& p, Pass p
     l.tuning = tune_waves(shape, {facts.lane_rows, facts.steps, facts.rows, facts.warps, facts.ring}, multiprocessors);
     if (must_suit && !waves_suit(shape, l.tuning)) return std::nullopt;
     if (l.wave_chunks() > std::numeric_limits<int32_t>::max()) return std::nullopt;
-    l.launch_steps = p.time;
     settle_params(l, p);
-    l.params.chunks = l.tuning.chunks;
     if (!l.time_inner) {
         if (!settle_maps(l, p)) return std::nullopt;
         l.dense = are_dense(l, size_of(p.dtype));

@@ -9,7 +9,7 @@ namespace flashscan::cuda {
 
 template <typename Config, int Warps>
 constexpr TileFacts facts_of() {
-    return {Config::Shape::V, Config::Shape::L, Warps, Config::buffers, Config::Sum::shared_bytes};
+    return {Config::Shape::V, Config::Shape::L, Warps, Config::buffers};
 }
 
 template <typename Ty, bool Backward>
@@ -41,6 +41,7 @@ LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
     fill_chunked<Ty, false>(k);
     fill_chunked<Ty, true>(k);
     k.reduce_gate_gradient = reinterpret_cast<const void*>(&reduce_gate_gradient<G>);
+    k.find_gate_values = reinterpret_cast<const void*>(&find_gate_values<G>);
     k.pass_empty_sequences = reinterpret_cast<const void*>(&pass_empty_sequences<typename Ty::Wide>);
     return k;
 }

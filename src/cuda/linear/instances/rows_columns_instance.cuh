@@ -15,7 +15,7 @@ void fill_rows(LinearKernels& k) {
         k.rows[0][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, false, Backward>);
         k.rows[1][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, true, Backward>);
         using Work = LinearRowsWork<Ty, false, Backward>;
-        k.rows_tile[Backward] = {Work::Shape::V, Work::Shape::L, chained_warps, chained_warps * Work::buffer_bytes, 0};
+        k.rows_tile[Backward] = {Work::Shape::V, Work::Shape::L, chained_warps, chained_warps * Work::buffer_bytes};
         k.rows_skew = RowsConfig<Ty, Backward>::Shape::skew;
     }
 }
@@ -26,7 +26,7 @@ void fill_columns(LinearKernels& k) {
         using Config = ColumnsConfig<Ty, pack, Backward>;
         constexpr int n = pack - 1;
         k.columns[n][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, false, Backward>);
-        k.columns_tile[n][Backward] = {Config::Shape::V, Config::Shape::L, chained_warps, 0, 0};
+        k.columns_tile[n][Backward] = {Config::Shape::V, Config::Shape::L, chained_warps, 0};
     };
     if constexpr (sizeof(typename Ty::X) >= 4) fill.template operator()<1>();
     if constexpr (sizeof(typename Ty::X) <= 4) fill.template operator()<2>();

@@ -13,7 +13,6 @@ struct TileFacts {
     int steps;         // L: steps of a lane
     int warps;         // warps of a block
     int shared_bytes;  // dynamic shared memory of a block
-    int sum_bytes;     // additional shared memory where the gate's gradient is summed for each step
 };
 
 // "chunked" is compiled for every kind of access but the last, Access::time_vectors.
@@ -31,6 +30,7 @@ struct LinearKernels {
     TileFacts columns_tile[2][2];   // [rows of a lane less one][backward]
     const void* skewed_columns[2];  // [backward], tiles as columns of two rows a lane; null where not faster
     const void* reduce_gate_gradient;
+    const void* find_gate_values;
     const void* pass_empty_sequences;
 };
 
