@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Columns, Linear, testing::ValuesIn(cases_on(cuda_target
 INSTANTIATE_TEST_SUITE_P(GatesOfRows, Linear,
                          testing::ValuesIn(cases_on(cuda_targets("rows"),
                                                     shared_gates({"BCT b2 t416 c40", "BCT b3 t2064 c5",
-                                                                  "BCT b1 t2064 c9 sequences7"}))),
+                                                                  "BCT b2 t1037 c10", "BCT b1 t2064 c9 sequences7"}))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(GatesOfColumns, Linear,
                          testing::ValuesIn(cases_on(cuda_targets("columns"),

@@ -117,9 +117,10 @@ TEST(GateSums, AreSharedByThreadsWhereThereAreFewOfManyTerms) {
     EXPECT_EQ(shared_by(8, 4096, 1023, broadcast_batch), Shared(1, 0, 4));
     EXPECT_EQ(shared_by(8, 4095, 1023, broadcast_batch), Shared(1, 0, 1));
     EXPECT_EQ(shared_by(64, 512, 256, broadcast_batch), Shared(8, 0, 4));
+    EXPECT_EQ(shared_by(64, 256, 256, broadcast_batch), Shared(16, 0, 4));
     EXPECT_EQ(shared_by(8192, 64, 64, broadcast_batch), Shared(128, 0, 4));
     EXPECT_EQ(shared_by(8, 4096, 32, broadcast_batch | broadcast_channels), Shared(32, 1, 1));
-    EXPECT_EQ(shared_by(1, 4096, 8192, broadcast_channels), Shared(256, 1, 1));
+    EXPECT_EQ(shared_by(1, 4096, 8192, broadcast_channels), Shared(64, 1, 1));
 }
 
 TEST(GateSums, AreAddedInAnOrderThatBatchInvarianceFixes) {

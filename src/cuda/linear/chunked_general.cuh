@@ -153,7 +153,8 @@ struct ChunkedBlock {
     __device__ __forceinline__ void load(Tile& tile) const {
         typename Tile::GateCopies::Fetched gate_in;
         typename Tile::Data::Fetched source_in;
-        Tile::GateCopies::fetch(p.gate, at, 0, p.time, buffer + Buffer::gate, gate_in);
+        const bool constant = Shape::time_inner && p.gate.time == 0;
+        if (!constant) Tile::GateCopies::fetch(p.gate, at, 0, p.time, buffer + Buffer::gate, gate_in);
         Tile::Data::fetch(p.source, at, 0, p.time, buffer + Buffer::source, source_in);
         if constexpr (Buffer::staged) ptx::end_copy_group();
         constexpr int before = Shape::time_inner ? 0 : 1;
@@ -162,7 +163,11 @@ struct ChunkedBlock {
         tile.events = events_of<Shape, Down, Backward>(p, at);
         tile.eventful = may_have_events<Shape, Backward>(p) && tile.events.any();
         if constexpr (Buffer::staged) ptx::wait_for_copy_groups<1>();  // gates and source are there, states need not be
-        Tile::GateCopies::arrange(gate_in, at, buffer + Buffer::gate, tile.gate);
+        if (constant) {
+            if constexpr (Shape::time_inner) Tile::GateCopies::load_constant(p.gate, at, tile.gate);
+        } else {
+            Tile::GateCopies::arrange(gate_in, at, buffer + Buffer::gate, tile.gate);
+        }
         Walker::hold(p, tile.gate);
         Walker::complete(p, at, tile.gate);
         Tile::Data::arrange(source_in, at, buffer + Buffer::source, tile.source);

@@ -43,8 +43,8 @@ void share_sums(ReduceParams& r, bool batch_invariant) {
     const Extent sums = batch_invariant ? Extent(1) : Extent(r.kept[0].count) * x.count / r.pack;
     const int32_t few = r.neighbours != 0 ? 32 : reduce_threads / 32,
                   most = r.neighbours != 0 ? reduce_threads : reduce_threads / 8 * (batch_invariant ? 1 : r.pack);
-    for (const int32_t width : {few, most})
-        if (sums * r.width < gpu_threads && inner.count >= width && terms >= 4 * width) r.width = width;
+    const auto suits = [&](int32_t width) { return width <= most && inner.count >= width && terms >= 4 * width; };
+    for (int32_t width = few; suits(width) && sums * r.width < gpu_threads; width *= 2) r.width = width;
 }
 
 }  // namespace

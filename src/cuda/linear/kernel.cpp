@@ -17,11 +17,11 @@ bool are_aligned(std::initializer_list<const void*> addresses, uintptr_t alignme
                        [&](const void* x) { return reinterpret_cast<uintptr_t>(x) % alignment == 0; });
 }
 
-// Whether all tensors lie at the same place relative to multiples of `alignment`; null pointers do not count.
-bool lie_alike(std::initializer_list<const void*> data, std::initializer_list<const void*> gates, uintptr_t alignment) {
-    const uintptr_t place = reinterpret_cast<uintptr_t>(*gates.begin());
+// Whether all tensors lie at the same place relative to multiples of 16 bytes; null pointers do not count.
+bool lie_alike(std::initializer_list<const void*> data, std::initializer_list<const void*> gates) {
+    const uintptr_t place = reinterpret_cast<uintptr_t>(*data.begin());
     const auto alike = [&](const void* x) {
-        return x == nullptr || (reinterpret_cast<uintptr_t>(x) - place) % alignment == 0;
+        return x == nullptr || (reinterpret_cast<uintptr_t>(x) - place) % bulk_alignment == 0;
     };
     return std::all_of(data.begin(), data.end(), alike) && std::all_of(gates.begin(), gates.end(), alike);
 }
@@ -95,11 +95,12 @@ class Linear final : public LinearKernel {
             return !same || !p_.has_reset || pass.tuning.chunks < 3 || !(pass.takes_rows() || pass.takes_columns());
         };
         for (const LinearPass& pass : variants) {
-            const std::initializer_list<const void*> gates = {pass.finds_gate_values ? nullptr : gate,
-                                                              pass.sums == GateSums::of_elements ? nullptr : grad_gate};
+            const bool one_gate_a_row = pass.takes_rows() && p_.broadcasts(broadcast_time);
+            const std::initializer_list<const void*> gates = {pass.finds_gate_values || one_gate_a_row ? nullptr : gate,
+                                                              pass.sums == GateSums::none ? grad_gate : nullptr};
             if ((pass.takes_states || !states) && orders_states(pass) && are_aligned(data, pass.data_alignment) &&
                 are_aligned(gates, pass.gate_alignment) &&
-                (!pass.skewed || pass.takes_columns() || lie_alike(data, gates, bulk_alignment)))
+                (!pass.skewed || pass.takes_columns() || lie_alike(data, gates)))
                 return pass;
         }
         return variants.back();

@@ -8,16 +8,18 @@
 namespace flashscan::cuda {
 namespace {
 
-// Whether, if the first row begins at the same place within 16 bytes in all tensors, every row does.
+// Whether, if the first row begins at the same place within 16 bytes in all tensors, every row does. A gate that all steps
+// share is loaded as one element.
 bool can_skew(const LinearPass& l, const LinearProblem& p) {
     if (l.kernels->rows_skew == 0 || l.sums == GateSums::of_elements) return false;
-    const View gate = view_of(l, p.gate, p.gate_dtype);
-    const std::vector<Strides> tensors = tensors_and_gates_of(p, l.pass);
-    return gate.time == size_of(p.dtype) && std::all_of(tensors.begin(), tensors.end(), [&](const Strides& strides) {
-               const View v = view_of(l, strides, p.dtype);
-               return v.time == gate.time && (v.row - gate.row) % bulk_alignment == 0 &&
-                      (l.batches == 1 || (v.batch - gate.batch) % bulk_alignment == 0);
-           });
+    const std::vector<Strides> tensors =
+        p.broadcasts(broadcast_time) ? tensors_of(p, l.pass) : tensors_and_gates_of(p, l.pass);
+    const View first = view_of(l, tensors.front(), p.dtype);
+    return std::all_of(tensors.begin(), tensors.end(), [&](const Strides& strides) {
+        const View v = view_of(l, strides, p.dtype);
+        return v.time == size_of(p.dtype) && (v.row - first.row) % bulk_alignment == 0 &&
+               (l.batches == 1 || (v.batch - first.batch) % bulk_alignment == 0);
+    });
 }
 
 // Whether channels lie side by side in all tensors.

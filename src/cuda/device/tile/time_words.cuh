@@ -190,6 +190,17 @@ struct TimeWords {
         Vectors::clear_rest(tile, at);
     }
 
+    // In the place of `fetch` and `arrange`, for a tensor of which all steps of a row are one element.
+    static __device__ __forceinline__ void load_constant(const View& view, const Place& at, Tile& tile) {
+        constexpr int words = halves ? 1 : size / 4;
+        uint32_t element[words] = {};
+        if (at.rows > 0) load_element<T>(view.data + at.batch * view.batch + at.row * view.row, element);
+        if constexpr (halves) element[0] |= element[0] << 16;
+#pragma unroll
+        for (int i = 0; i < Tile::count; ++i) tile.word[i] = element[i % words];
+        Vectors::clear_rest(tile, at);
+    }
+
     static __device__ __forceinline__ void store(const Tile& tile, const View& view, const Place& at, char* buffer) {
         if (in_vectors(view, at,
                        at.warp_t0)) {  // only where the row begins counts: a last vector is stored in elements
