@@ -70,6 +70,7 @@ void check(int64_t batches, int64_t steps, int64_t rows, int64_t apart, Terms te
     ASSERT_GT(r.width, 0);
     EXPECT_EQ(reduce_threads % r.width, 0);
     if (r.pack > 1) {
+        EXPECT_LT(r.time_axis, 0);
         EXPECT_EQ(r.kept[1].terms, 4);
         EXPECT_EQ(r.kept[1].count % r.pack, 0);
         for (const ReduceAxis& axis : {r.kept[0], r.summed[0], r.summed[1]})

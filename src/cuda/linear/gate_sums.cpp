@@ -25,12 +25,13 @@ void append(ReduceAxis (&axes)[2], const ReduceAxis& axis, bool keeps, bool join
     if (alike && joins) last.count = before * axis.count;
 }
 
-// Chooses whether a thread has several neighbouring sums, whose terms it loads as one vector.
+// Chooses whether a thread has several neighbouring sums, whose terms it loads as one vector. Terms of steps that belong to
+// no packed sequence are not written, and must not be read.
 void pack_sums(ReduceParams& r, int64_t term_bytes) {
     const ReduceAxis& x = r.kept[1];
     const int64_t pack = reduce_bytes / term_bytes;
     const auto in_vectors = [&](const ReduceAxis& axis) { return axis.count == 1 || axis.terms % reduce_bytes == 0; };
-    if (r.neighbours == 0 && x.terms == term_bytes && x.count % pack == 0 && in_vectors(r.kept[0]) &&
+    if (r.neighbours == 0 && r.time_axis < 0 && x.terms == term_bytes && x.count % pack == 0 && in_vectors(r.kept[0]) &&
         in_vectors(r.summed[0]) && in_vectors(r.summed[1]))
         r.pack = static_cast<int32_t>(pack);
 }
