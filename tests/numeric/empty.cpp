@@ -78,6 +78,7 @@ TEST_P(EmptyLinear, EveryOutputIsWritten) {
                     p.dtype = p.gate_dtype = dtype_named(dtype);
                     p.batch = e.batch, p.time = e.time, p.channels = e.channels, p.sequences = e.sequences;
                     p.broadcast = broadcast;
+                    p.form = i % 3 == 0 ? FLASHSCAN_GATE_LOG : FLASHSCAN_GATE_VALUE;
                     p.reverse = reverse;
                     p.layout = ++i % 3 == 0 ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC;
                     p.state_in = i % 4 != 0, p.state_out = i % 5 != 0;

@@ -6,13 +6,15 @@
 // Ownership  Kernels sum over time in registers and shared memory, and "columns" over the channels of a warp. They leave
 //            partial sums in the arithmetic's dtype. Where a gate is shared in another way they know nothing of it, and
 //            leave a gradient for each element. These are the terms that the kernel reduce_gate_gradient adds in a fixed
-//            order: a thread for each gate or several neighbours, or a warp or block where there are many terms.
+//            order: a thread for each gate or several neighbours, or up to a block for a gate where gates are few.
 // Bytes      Terms are written once and read once: one for each chunk and row or strip of rows, or for each step and
 //            strip, or for each element.
 // Gates      What all elements that share a gate have in common is done once for each gate: where it is given as a log or
-//            logit, find_gate_values computes its value before, and its derivative is a factor of the sum. The values of
-//            16-bit gates are in f32, and so are the terms of each element, which kernels for such gates write.
-// Sync       Warps of a block synchronise by __syncthreads; reduce_gate_gradient is a launch after the others.
+//            logit, find_gate_values computes its value before, and its derivative is a factor of the sum. Values are in
+//            the arithmetic's dtype. Gates of 16 bits by value become f32 too where terms are of each element, so that
+//            kernels for f32 gates write these in f32.
+// Sync       Warps of a block synchronise by __syncthreads; find_gate_values is a launch before the kernel, and
+//            reduce_gate_gradient one after it.
 // Limits     None.
 #pragma once
 
@@ -249,7 +251,8 @@ __device__ __forceinline__ void sum_terms(const ReduceParams& p) {
             for (int k = 0; k < Pack; ++k) {
                 if (!exists(i, j + k)) continue;
                 GateWide total = sum.of[k];
-                if (p.gate_form != gate_value) {
+                // A sum of zeros, as of resets, is zero whatever the gate is.
+                if (p.gate_form != gate_value && !is_zero(total)) {
                     const char* const from = p.gate + i * y.gate + (j + k) * x.gate;
                     const GateWide gate = Element<G>::widen(*reinterpret_cast<const G*>(from));
                     total = multiply(total, conj(gate_derivative(p.gate_form, gate, gate_of(p.gate_form, gate))));

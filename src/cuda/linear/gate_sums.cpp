@@ -9,7 +9,7 @@
 namespace flashscan::cuda {
 namespace {
 
-// Threads that a GPU runs at once, to the order of magnitude: fewer sums are shared by several of them.
+// Threads that a GPU runs at once, to the order of magnitude. Where there are fewer sums, several threads share each.
 constexpr int64_t gpu_threads = 1 << 18;
 
 // Appends an axis to two of a kind, closer than what was appended before. Where `joins`, it becomes one with the closest
@@ -42,8 +42,9 @@ void share_sums(ReduceParams& r, bool batch_invariant) {
     const ReduceAxis &x = r.kept[1], &inner = r.summed[1];
     const Extent terms = Extent(r.summed[0].count) * inner.count;
     const Extent sums = batch_invariant ? Extent(1) : Extent(r.kept[0].count) * x.count / r.pack;
-    const int32_t few = r.neighbours != 0 ? 32 : reduce_threads / 32,
-                  most = r.neighbours != 0 ? reduce_threads : reduce_threads / 8 * (batch_invariant ? 1 : r.pack);
+    const bool in_warps = r.neighbours != 0 && !batch_invariant;
+    const int32_t few = in_warps ? 32 : reduce_threads / 32,
+                  most = in_warps ? reduce_threads : reduce_threads / 8 * (batch_invariant ? 1 : r.pack);
     const auto suits = [&](int32_t width) { return width <= most && inner.count >= width && terms >= 4 * width; };
     for (int32_t width = few; suits(width) && sums * r.width < gpu_threads; width *= 2) r.width = width;
 }
@@ -66,7 +67,9 @@ ReduceParams sum_over_axes(const ReduceAxis& batch, const ReduceAxis& time, cons
     if (!time_last) append_to(time, broadcast_time);
     append_to(row, broadcast_channels);
     if (time_last) append_to(time, broadcast_time);
-    if (cuts) r.time_axis = r.kept[1].terms == time.terms ? 1 : 0;
+    // Packed sequences have one batch entry, so that time is the first axis, of one step too, unless it was appended last.
+    const bool keeps_rows = (broadcast & broadcast_channels) == 0 && row.count > 1;
+    if (cuts) r.time_axis = time.count > 1 && (time_last || !keeps_rows) ? 1 : 0;
     r.neighbours = r.kept[1].count == 1 || std::abs(r.summed[1].terms) < std::abs(r.kept[1].terms);
     pack_sums(r, term_bytes);
     share_sums(r, batch_invariant);

@@ -73,9 +73,11 @@ class Linear final : public LinearKernel {
         const bool sums = pass.sums != GateSums::none && b.grad_gate != nullptr;
         if (b.grad_gate != nullptr && !(sums && p_.empty())) {
             params.states.point(b.output, p_.time);
-            params.grad_gate.point(of_elements ? terms : b.grad_gate, p_.time);
             params.state_in = b.state_in;
-            if (sums && !of_elements) params.partial = terms;
+            if (sums && !of_elements)
+                params.partial = terms;
+            else
+                params.grad_gate.point(of_elements ? terms : b.grad_gate, p_.time);
         }
         if (pass.finds_gate_values && !p_.empty()) {
             char* const values = static_cast<char*>(b.scratch) + pass.gates;
@@ -95,9 +97,9 @@ class Linear final : public LinearKernel {
             return !same || !p_.has_reset || pass.tuning.chunks < 3 || !(pass.takes_rows() || pass.takes_columns());
         };
         for (const LinearPass& pass : variants) {
-            const bool one_gate_a_row = pass.takes_rows() && p_.broadcasts(broadcast_time);
-            const std::initializer_list<const void*> gates = {pass.finds_gate_values || one_gate_a_row ? nullptr : gate,
-                                                              pass.sums == GateSums::none ? grad_gate : nullptr};
+            const std::initializer_list<const void*> gates = {
+                pass.finds_gate_values || pass.one_gate_a_row ? nullptr : gate,
+                pass.sums == GateSums::none ? grad_gate : nullptr};
             if ((pass.takes_states || !states) && orders_states(pass) && are_aligned(data, pass.data_alignment) &&
                 are_aligned(gates, pass.gate_alignment) &&
                 (!pass.skewed || pass.takes_columns() || lie_alike(data, gates)))
@@ -205,7 +207,7 @@ class Linear final : public LinearKernel {
         return shape;
     }
 
-    // The kernels that know how gates are given.
+    // The kernels for GATE and GRAD|GATE as the caller has them.
     const LinearKernels& of_gates() const { return linear_kernels(p_.dtype, p_.gate_dtype); }
 
     // Adds up `terms` into GRAD|GATE. Without terms it is zero.

@@ -18,7 +18,7 @@ struct LinearParams {
     View source;     // forward: INPUT, backward: GRAD|OUTPUT
     View states;     // backward: OUTPUT; null when GRAD|GATE is not wanted
     View result;     // forward: OUTPUT, backward: GRAD|INPUT (may be null)
-    View grad_gate;  // backward: GRAD|GATE; may be null
+    View grad_gate;  // backward: GRAD|GATE, or terms of it in scratch memory; null where `partial` is not
 
     // The carries that enter and leave rows, [batches, rows]; null when packed. Forward they are STATE_IN and STATE_OUT,
     // backward GRAD|STATE_OUT and GRAD|STATE_IN.

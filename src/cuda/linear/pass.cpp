@@ -146,7 +146,7 @@ int64_t alignment_of_access(const LinearPass& pass, Dtype dtype) {
 }
 
 // Whether the kernel "rows" has one gate for all steps of a row, which it loads as a constant.
-bool one_gate_a_row(const LinearPass& l, const LinearProblem& p) {
+bool has_one_gate_a_row(const LinearPass& l, const LinearProblem& p) {
     return l.takes_rows() && p.broadcasts(broadcast_time);
 }
 
@@ -182,6 +182,7 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
     params.log2_link_groups = l.tuning.log2_link_groups;
     params.log2_fold_rows = l.tuning.log2_fold_rows;
     params.by_sequence = l.by_sequence;
+    l.one_gate_a_row = has_one_gate_a_row(l, p);
     if (!l.aligned) return;
     if (l.skewed) {
         l.data_alignment = static_cast<uintptr_t>(size_of(p.dtype));
@@ -189,7 +190,7 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
         return;
     }
     l.data_alignment = static_cast<uintptr_t>(alignment_of_access(l, p.dtype));
-    const bool element = one_gate_a_row(l, p) || one_gate_a_pair(l, p);
+    const bool element = l.one_gate_a_row || one_gate_a_pair(l, p);
     l.gate_alignment = static_cast<uintptr_t>(element ? size_of(p.gate_dtype) : alignment_of_access(l, p.gate_dtype));
 }
 
@@ -211,7 +212,7 @@ GateValuesParams gate_values_of(const LinearPass& l, const LinearProblem& p) {
     return values;
 }
 
-// Rows whose sums a warp or block of the pass's kernel adds up, where rows are summed, make a strip.
+// The sums that the pass's kernel leaves where rows are summed too: one for each row, strip of a warp, or block.
 Extent strips_of(const LinearPass& l) {
     if (l.takes_rows()) return l.rows;
     if (l.takes_columns()) return ceil_div(l.rows, int64_t{l.row_lanes()} * l.tile().lane_rows);
@@ -312,7 +313,7 @@ bool fits_aligned(const LinearPass& l, const LinearProblem& p) {
     };
     std::vector<Strides> tensors = tensors_of(p, l.pass);
     return std::all_of(tensors.begin(), tensors.end(), [&](const Strides& s) { return fits(s, p.dtype); }) &&
-           (one_gate_a_row(l, p) || one_gate_a_pair(l, p) || fits(p.gate, p.gate_dtype)) &&
+           (has_one_gate_a_row(l, p) || one_gate_a_pair(l, p) || fits(p.gate, p.gate_dtype)) &&
            (l.pass == Pass::forward || l.sums == GateSums::over_time || l.sums == GateSums::over_channels ||
             fits(p.grad_gate, p.gate_dtype));
 }

@@ -50,7 +50,7 @@ struct LinearPass {
 
     GateSums sums = GateSums::none;
     ReduceParams reduce;  // the launch that adds up GRAD|GATE, without a call's pointers
-    View gradient, gate;  // GRAD|GATE and GATE, where those of `params` lie in scratch memory
+    View gradient, gate;  // GRAD|GATE, and a GATE whose values are found before, as that launch needs them
     // Whether a launch before the kernel writes the gates' values to scratch memory, and its arguments.
     bool finds_gate_values = false;
     GateValuesParams gate_values;
@@ -63,6 +63,7 @@ struct LinearPass {
     LinearParams params;                               // arguments of every launch, without a call's pointers
     uintptr_t data_alignment = 1, gate_alignment = 1;  // which the tensors of a call must have
     bool takes_states = true;                          // whether a call may have initial and final states
+    bool one_gate_a_row = false;                       // "rows": whether all steps share a gate, which may lie anywhere
 
     // Waves with channels innermost: shapes of the tensor maps of gate, source, states, result, grad_gate.
     std::array<MapShape, 5> maps;

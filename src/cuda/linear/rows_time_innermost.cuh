@@ -10,9 +10,9 @@
 // Bytes      Every element is read once and written once. Many rows have a carry for each chunk and row; few rows have
 //            a summary for each chunk, and a carry for each group of chunks.
 // Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Where steps
-//            are reset or packed, 16-bit gates, and backward complex ones, are values. Backward takes a gate for each
-//            element, or, where tensors are aligned, one by value for all steps, whose gradient blocks sum over their
-//            chunk; forward takes one for several rows too, or for a whole row. Packed sequences have no states.
+//            are reset or packed, 16-bit gates, and backward complex ones, are values. A gate may be one for several
+//            rows, or for a whole row; backward blocks sum the gradient of the latter over their chunk. Packed
+//            sequences have no states.
 // Why        Nothing is waited for and little is executed beside the steps: an H200 reaches 93 to 98 % of the stream,
 //            80 to 94 % where rows begin or end within vectors. chunked_general.cuh, which folds summaries and does
 //            more besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, resident blocks, and

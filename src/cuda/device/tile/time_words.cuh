@@ -194,7 +194,7 @@ struct TimeWords {
     static __device__ __forceinline__ void load_constant(const View& view, const Place& at, Tile& tile) {
         constexpr int words = halves ? 1 : size / 4;
         uint32_t element[words] = {};
-        if (at.rows > 0) load_element<T>(view.data + at.batch * view.batch + at.row * view.row, element);
+        if (at.steps > 0) load_element<T>(view.data + at.batch * view.batch + at.row * view.row, element);
         if constexpr (halves) element[0] |= element[0] << 16;
 #pragma unroll
         for (int i = 0; i < Tile::count; ++i) tile.word[i] = element[i % words];

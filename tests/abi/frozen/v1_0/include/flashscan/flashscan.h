@@ -525,8 +525,9 @@ typedef struct flashscan_options {
  * Long time may be cut into pieces that run at once. The result is finite wherever h' = a h + x computed step by step
  * is. On CUDA the product of a piece's gates is formed. Where one overflows, steps are walked one by one, which is slow,
  * and not at all where the result has the memory of its source (OUTPUT that of INPUT, GRAD|INPUT that of GRAD|OUTPUT)
- * or for GRAD|GATE of a gate that all steps or all channels share, which then may not be finite. A product below the
- * normal numbers of its type may count as 0, also where gates above 1 in magnitude follow.
+ * or for GRAD|GATE of a gate that all steps or all channels share, which then may not be finite. Of a log or logit gate
+ * that is broadcast, the sum of g[t] * conj(h[t-1]) is formed first and has to be finite too. A product below the normal
+ * numbers of its type may count as 0, also where gates above 1 in magnitude follow.
  *
  * Data types: dtype is that of INPUT, OUTPUT and their gradients. GATE and its gradient have gate_dtype:
  *
