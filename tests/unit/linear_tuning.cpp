@@ -21,7 +21,7 @@ LinearShape shape_of(int64_t batches, int64_t rows, int64_t time, bool time_inne
     return shape;
 }
 
-int64_t steps_of_block(const LinearTuning& t) {
+int64_t steps_of_block(const ChunkedTuning& t) {
     return int64_t{32 >> t.log2_lane_rows} * tile.steps * (tile.warps >> t.log2_warp_rows);
 }
 
@@ -29,7 +29,7 @@ TEST(LinearTuning, CoversEveryRowAndStep) {
     for (const bool time_inner : {false, true})
         for (const int64_t rows : {1, 2, 31, 33, 1000, 100000})
             for (const int64_t time : {1, 31, 33, 255, 257, 2339, 100000}) {
-                const LinearTuning t = tune_chunked(shape_of(3, rows, time, time_inner), tile);
+                const ChunkedTuning t = tune_chunked(shape_of(3, rows, time, time_inner), tile);
                 const int64_t group = int64_t{tile.lane_rows} << (t.log2_lane_rows + t.log2_warp_rows);
                 EXPECT_GE(t.row_groups * group, rows);
                 EXPECT_LT((t.row_groups - 1) * group, rows);
@@ -45,7 +45,7 @@ TEST(LinearTuning, ShortTimeTakesOneChunk) {
 }
 
 TEST(LinearTuning, FewWarpsAreInVain) {
-    const LinearTuning t = tune_chunked(shape_of(1, 7217, 2339, true), tile);
+    const ChunkedTuning t = tune_chunked(shape_of(1, 7217, 2339, true), tile);
     EXPECT_LE(7 * (t.chunks * t.chunk_steps - 2339), 2339 + 7 * 1024);
 }
 
@@ -58,8 +58,8 @@ TEST(LinearTuning, ManyRowsPassTheCarryOnFewFoldSummaries) {
 TEST(LinearTuning, BatchInvariantTilesOfOneAndTwoRowsComposeAlike) {
     LinearShape shape = shape_of(1, 66, 1799, false);
     shape.batch_invariant = true;
-    const LinearTuning one = tune_chunked(shape, {1, 16, 8}), two = tune_chunked(shape, {2, 16, 8});
-    const auto fold_rows = [](const LinearTuning& t, int lane_rows) {
+    const ChunkedTuning one = tune_chunked(shape, {1, 16, 8}), two = tune_chunked(shape, {2, 16, 8});
+    const auto fold_rows = [](const ChunkedTuning& t, int lane_rows) {
         return std::max(lane_rows << (t.log2_lane_rows + t.log2_warp_rows), 1 << t.log2_fold_rows);
     };
     EXPECT_EQ(fold_rows(one, 1), fold_rows(two, 2));
@@ -237,7 +237,7 @@ constexpr WaveTile wave_tile{1, 20, 1, 8, 5}, strip_tile{4, 5, 32, 8, 5};
 TEST(LinearTuning, WavesCoverEveryStep) {
     for (const int64_t rows : {1, 3, 16, 100, 128})
         for (const int64_t time : {1, 33, 5000, 1 << 24}) {
-            const LinearTuning t = tune_waves(shape_of(2, rows, time, true), wave_tile, 132);
+            const WavesTuning t = tune_waves(shape_of(2, rows, time, true), wave_tile, 132);
             EXPECT_GE(t.chunks * t.chunk_steps, time);
             EXPECT_LT((t.chunks - 1) * t.chunk_steps, time);
             EXPECT_EQ(t.blocks % t.teams, 0);
@@ -250,8 +250,7 @@ TEST(LinearTuning, TeamsOfWavesShareStripsEvenlyAndHaveABlockARow) {
         for (const int64_t batches : {1, 2, 3})
             for (const int64_t rows : {4, 16, 24, 100, 128, 1000})
                 for (const int64_t time : {1, 5000, 1 << 18}) {
-                    const LinearTuning t =
-                        tune_waves(shape_of(batches, rows, time, false), strip_tile, multiprocessors);
+                    const WavesTuning t = tune_waves(shape_of(batches, rows, time, false), strip_tile, multiprocessors);
                     const int64_t width = int64_t{strip_tile.lane_rows} << t.log2_lane_rows;
                     EXPECT_LE(width, strip_tile.rows);
                     EXPECT_GE(t.row_groups * width, rows);
@@ -288,7 +287,7 @@ TEST(LinearTuning, FoldingBlocksHaveAtMostSixtyFourRows) {
     for (const int lane_rows : {1, 2})
         for (const int64_t time : {300, 5000, 70000}) {
             const LinearTile packs{lane_rows, 32, 8};
-            const LinearTuning t = tune_chunked(shape_of(1, 64, time, false), packs);
+            const ChunkedTuning t = tune_chunked(shape_of(1, 64, time, false), packs);
             if (t.log2_group_chunks > 0) {
                 EXPECT_LE(int64_t{lane_rows} << (t.log2_lane_rows + t.log2_warp_rows), 64);
             }
@@ -300,11 +299,11 @@ TEST(LinearTuning, BatchInvariantCutsDependOnTimeAlone) {
         for (const int64_t time : {1, 100, 257, 5000, 70000}) {
             LinearShape shape = shape_of(1, 1, time, time_inner);
             shape.batch_invariant = true;
-            const LinearTuning one = tune_chunked(shape, tile);
+            const ChunkedTuning one = tune_chunked(shape, tile);
             for (const int64_t rows : {2, 33, 100000}) {
                 shape.rows = rows;
                 shape.batches = rows % 7 + 1;
-                const LinearTuning many = tune_chunked(shape, tile);
+                const ChunkedTuning many = tune_chunked(shape, tile);
                 EXPECT_EQ(one.chunk_steps, many.chunk_steps);
                 EXPECT_EQ(one.log2_lane_rows, many.log2_lane_rows);
                 EXPECT_EQ(one.log2_group_chunks, many.log2_group_chunks);

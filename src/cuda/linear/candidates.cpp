@@ -5,11 +5,12 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <iterator>
 #include <limits>
-#include <optional>
 
 #include "cuda/launch/device_code.h"
 #include "cuda/linear/kernel.h"
+#include "cuda/loader/tensor_map.h"
 #include "cuda/runtime.h"
 
 namespace flashscan::cuda {
@@ -17,11 +18,11 @@ namespace {
 
 // Returns a sentence about the limit of the device that the pass exceeds; it is empty where the pass fits.
 std::string refusal_of(const LinearPass& pass, int device) {
-    if (pass.blocks() > std::numeric_limits<int32_t>::max())
-        return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
+    if (pass.blocks > std::numeric_limits<int32_t>::max())
+        return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks);
     const int available = shared_memory_of_block(device);
-    const cudaFuncAttributes attributes = kernel_attributes(pass.kernel(), "asking for a kernel's attributes");
-    const int needed = static_cast<int>(attributes.sharedSizeBytes) + pass.shared_bytes();
+    const cudaFuncAttributes attributes = kernel_attributes(pass.kernel, "asking for a kernel's attributes");
+    const int needed = static_cast<int>(attributes.sharedSizeBytes) + pass.shared_bytes;
     if (needed > available)
         return fmt::format("a block needs {} bytes of shared memory, of which device {} has {}", needed, device,
                            available);
@@ -32,11 +33,11 @@ std::string refusal_of(const LinearPass& pass, int device) {
 // have chunks of their own begin anywhere, so that these are not aligned.
 PassVariants chunked_variants(const LinearProblem& problem, Pass pass, bool batch_invariant) {
     PassVariants variants;
-    const LinearPass any = make_chunked_pass(problem, pass, false, batch_invariant);
+    LinearPassPointer any = make_chunked_pass(problem, pass, false, batch_invariant);
     const bool by_sequence = batch_invariant && problem.packed();
-    if (!any.time_inner && !by_sequence && can_align(problem, pass, batch_invariant))
+    if (!any->time_inner && !by_sequence && can_align(problem, pass, batch_invariant))
         variants.push_back(make_chunked_pass(problem, pass, true, batch_invariant));
-    variants.push_back(any);
+    variants.push_back(std::move(any));
     return variants;
 }
 
@@ -56,13 +57,15 @@ std::string copy_engine_refusal_of(const void* kernel, int device) {
 std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, PassVariants forward,
                                    PassVariants backward, std::string& refusal) {
     for (const PassVariants* variants : {&forward, &backward})
-        for (const LinearPass& pass : *variants) {
-            refusal = refusal_of(pass, options.device);
+        for (const LinearPassPointer& pass : *variants) {
+            refusal = refusal_of(*pass, options.device);
             if (!refusal.empty()) return nullptr;
         }
     return make_linear_kernel(problem, options, std::move(forward), std::move(backward));
 }
-PassVariants list_of(const std::optional<LinearPass>& pass) { return pass ? PassVariants{*pass} : PassVariants{}; }
+void append(PassVariants& to, LinearPassPointer pass) {
+    if (pass) to.push_back(std::move(pass));
+}
 
 // Makes a kernel of the passes that `make_passes` offers, followed by passes of "chunked", which run where the former
 // are absent or a call's tensors are not aligned as they need. `takes` is the refusal where neither direction has such a
@@ -81,10 +84,10 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
     for (const Pass pass : {Pass::forward, Pass::backward}) {
         PassVariants& all = variants[pass == Pass::backward];
         all = chunked_variants(problem, pass, false);
-        const PassVariants preferred = make_passes(pass);
+        PassVariants preferred = make_passes(pass);
         if (preferred.empty()) continue;
-        kernel = preferred.front().kernel();
-        all.insert(all.begin(), preferred.begin(), preferred.end());
+        kernel = preferred.front()->kernel;
+        all.insert(all.begin(), std::move_iterator(preferred.begin()), std::move_iterator(preferred.end()));
     }
     refusal = kernel == nullptr ? takes : lacks(kernel, options.device);
     if (!refusal.empty()) return nullptr;
@@ -96,7 +99,7 @@ bool waves_take(const LinearProblem& problem, int device) {
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, device);
     for (const Pass pass : {Pass::forward, Pass::backward}) {
         const auto waves = make_few_long_rows_pass(problem, pass, multiprocessors, true);
-        if (!waves || !copy_engine_refusal_of(waves->kernel(), device).empty()) return false;
+        if (!waves || !copy_engine_refusal_of(waves->kernel, device).empty()) return false;
     }
     return true;
 }
@@ -110,9 +113,8 @@ std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, con
         [&](Pass pass) {
             const bool must_suit = options.kernel.empty();
             PassVariants passes;
-            for (const bool skewed : {false, true})
-                if (auto l = make_rows_pass(problem, pass, skewed, must_suit)) passes.push_back(*l);
-            const bool grouped = !passes.empty() && passes.front().params.grouped != 0;
+            for (const bool skewed : {false, true}) append(passes, make_rows_pass(problem, pass, skewed, must_suit));
+            const bool grouped = !passes.empty() && passes.front()->params.grouped != 0;
             if (grouped && must_suit && waves_take(problem, options.device)) passes.clear();
             return passes;
         },
@@ -134,11 +136,11 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
             auto wide = make_columns_pass(problem, pass, 2, false, must_suit);
             auto narrow = make_columns_pass(problem, pass, 1, false, must_suit);
             if (wide && narrow && must_suit)
-                (wide->params.grouped != 0 || (wide->tuning.chunks > 1 && narrow->tuning.chunks == 1) ? wide : narrow)
+                (wide->params.grouped != 0 || (wide->params.chunks > 1 && narrow->params.chunks == 1) ? wide : narrow)
                     .reset();
-            for (const auto& l : {wide, narrow})
-                if (l) passes.push_back(*l);
-            if (auto l = make_columns_pass(problem, pass, 2, true, must_suit)) passes.push_back(*l);
+            append(passes, std::move(wide));
+            append(passes, std::move(narrow));
+            append(passes, make_columns_pass(problem, pass, 2, true, must_suit));
             return passes;
         },
         "takes many rows with channels innermost, aligned but for 16-bit data, and 16-bit gates by value where steps "
@@ -152,7 +154,9 @@ std::unique_ptr<LinearKernel> make_linear_few_long_rows(const LinearProblem& pro
     return make_before_chunks(
         problem, options,
         [&](Pass pass) {
-            return list_of(make_few_long_rows_pass(problem, pass, multiprocessors, options.kernel.empty()));
+            PassVariants passes;
+            append(passes, make_few_long_rows_pass(problem, pass, multiprocessors, options.kernel.empty()));
+            return passes;
         },
         "takes few long rows, up to 64 with time innermost, in multiples of 16 bytes of time, or of channels but "
         "for f32 forward, neither packed nor reset, in f32, bf16 or f16 with a gate by value for each element",

@@ -3,11 +3,8 @@
 #include "cuda/linear/kernel.h"
 
 #include <algorithm>
-#include <array>
 
 #include "cuda/launch/launch.h"
-#include "cuda/linear/few_long_rows/params.h"
-#include "cuda/linear/tensor_maps.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -31,19 +28,22 @@ class Linear final : public LinearKernel {
     Linear(const LinearProblem& problem, const Options& options, PassVariants forward, PassVariants backward)
         : p_(problem), device_(options.device), forward_(std::move(forward)), backward_(std::move(backward)) {
         const DeviceScope scope(device_);
-        overlaps_ = can_overlap(forward_.front().kernel(), device_);
+        const bool overlaps = can_overlap(forward_.front()->kernel, device_);
         for (const PassVariants* variants : {&forward_, &backward_})
-            for (const LinearPass& pass : *variants) allow_shared_memory(pass.kernel(), device_);
+            for (const LinearPassPointer& pass : *variants) {
+                pass->overlaps = overlaps;
+                allow_shared_memory(pass->kernel, device_);
+            }
     }
 
     std::string describe() const override {
-        return fmt::format("forward {}; backward {}", forward_.front().describe(), backward_.front().describe());
+        return fmt::format("forward {}; backward {}", forward_.front()->describe(), backward_.front()->describe());
     }
 
     size_t scratch_bytes(Pass pass) const override {
         size_t bytes = 0;
-        for (const LinearPass& p : pass == Pass::forward ? forward_ : backward_)
-            bytes = std::max(bytes, p.workspace.bytes());
+        for (const LinearPassPointer& p : pass == Pass::forward ? forward_ : backward_)
+            bytes = std::max(bytes, p->workspace.bytes());
         return bytes;
     }
 
@@ -93,19 +93,16 @@ class Linear final : public LinearKernel {
     // scan may then write what leaves a row before its first chunk has read what enters it.
     const LinearPass& pick(const PassVariants& variants, bool states, bool same,
                            std::initializer_list<const void*> data, const void* gate, const void* grad_gate) const {
-        const auto orders_states = [&](const LinearPass& pass) {
-            return !same || !p_.has_reset || pass.tuning.chunks < 3 || !(pass.takes_rows() || pass.takes_columns());
-        };
-        for (const LinearPass& pass : variants) {
+        for (const LinearPassPointer& pass : variants) {
             const std::initializer_list<const void*> gates = {
-                pass.finds_gate_values || pass.one_gate_a_row ? nullptr : gate,
-                pass.sums == GateSums::none ? grad_gate : nullptr};
-            if ((pass.takes_states || !states) && orders_states(pass) && are_aligned(data, pass.data_alignment) &&
-                are_aligned(gates, pass.gate_alignment) &&
-                (!pass.skewed || pass.takes_columns() || lie_alike(data, gates)))
-                return pass;
+                pass->finds_gate_values || pass->one_gate_a_row ? nullptr : gate,
+                pass->sums == GateSums::none ? grad_gate : nullptr};
+            if ((pass->takes_states || !states) && (pass->takes_states_in_place || !same || !p_.has_reset) &&
+                are_aligned(data, pass->data_alignment) && are_aligned(gates, pass->gate_alignment) &&
+                (!pass->lie_alike || lie_alike(data, gates)))
+                return *pass;
         }
-        return variants.back();
+        return *variants.back();
     }
 
     LinearParams common(const LinearPass& pass, const LinearBuffers& b) const {
@@ -127,77 +124,7 @@ class Linear final : public LinearKernel {
             params.edge_out = carry_out;
         }
         if (pass.batches * pass.rows == 0) return;
-        char* const base = static_cast<char*>(scratch);
-        if (pass.takes_rows() || pass.takes_columns()) return launch_rows(pass, params, base, stream);
-        if (pass.waves()) return launch_waves(pass, params, base, stream);
-        launch_chunks(pass, params, base, stream);
-    }
-
-    // Encodes the maps of the tensors that the call has.
-    static void encode_maps(const LinearPass& pass, const LinearParams& params, TensorMaps& to) {
-        const std::array<CUtensorMap*, 5> maps = {&to.gate, &to.source, &to.states, &to.result, &to.grad_gate};
-        const std::array<const void*, 5> tensors = {params.gate.data, params.source.data, params.states.data,
-                                                    params.result.data, params.grad_gate.data};
-        for (size_t i = 0; i < maps.size(); ++i)
-            if (tensors[i] != nullptr) encode_map(*maps[i], pass.maps[i], tensors[i]);
-    }
-
-    static void clear_look_back(const LinearPass& pass, void* memory, void* stream) {
-        set_all_bits(memory, static_cast<int64_t>(pass.look_back_bytes / sizeof(uint64_t)), stream);
-    }
-
-    void launch_waves(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
-        params.records = base + pass.records;
-        params.carries = base + pass.carries;
-        const LinearTuning& t = pass.tuning;
-        const Divisor by_chunks = divisor_of(static_cast<uint32_t>(t.chunks));
-        LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
-        shape.shared_bytes = pass.shared_bytes();
-        shape.cooperative = true;
-        if (pass.time_inner) {
-            clear_look_back(pass, params.records, stream);
-            const WavesParams waves{static_cast<uint32_t>(pass.wave_chunks()), by_chunks, t.ring};
-            shape.overlaps = overlaps_;
-            return launch(pass.kernel(), shape, stream, params, waves);
-        }
-        const StripWavesParams strips{static_cast<uint32_t>(pass.wave_chunks() / t.teams), by_chunks,
-                                      static_cast<uint32_t>(t.teams), pass.dense ? 1 : 0,
-                                      static_cast<int32_t>(pass.wave_box_steps())};
-        TensorMaps maps;
-        if (pass.mapped()) encode_maps(pass, params, maps);
-        launch(pass.kernel(), shape, stream, params, strips, maps);
-    }
-
-    void launch_rows(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
-        const bool hands_on = params.chunks > 1;
-        if (hands_on) {
-            params.carries = base + pass.carries;
-            params.records = base + pass.records;
-            clear_look_back(pass, params.carries, stream);
-        }
-        LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
-        shape.shared_bytes = pass.shared_bytes();
-        shape.overlaps = hands_on && overlaps_;
-        launch(pass.kernel(), shape, stream, params, sets_of(pass.tuning, pass.rows));
-    }
-
-    void launch_chunks(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
-        const bool looks_back = params.chunks > 1;
-        if (looks_back) {
-            params.records = base + pass.records;
-            params.totals = base + pass.totals;
-            params.carries = base + pass.carries;
-            clear_look_back(pass, params.records, stream);
-        }
-        // blockIdx.x runs through the rows, so that blocks that run at once read neighbouring memory and a chunk starts
-        // long after the one before it. Chunks are the y and z of the grid, as y alone is limited to 65535.
-        const int64_t planes = ceil_div(params.chunks, 65535), layers = ceil_div(params.chunks, planes);
-        LaunchShape shape = blocks_of(pass.batches * pass.tuning.row_groups, 32 * pass.warps());
-        shape.blocks.y = static_cast<unsigned>(layers);
-        shape.blocks.z = static_cast<unsigned>(planes);
-        shape.shared_bytes = pass.shared_bytes();
-        shape.overlaps = looks_back && overlaps_;
-        launch(pass.kernel(), shape, stream, params);
+        pass.enqueue(params, static_cast<char*>(scratch), stream);
     }
 
     // A grid whose blocks, of reduce_threads threads, go through `rows` rows of `blocks` blocks.
@@ -248,7 +175,6 @@ class Linear final : public LinearKernel {
     LinearProblem p_;
     int device_;
     PassVariants forward_, backward_;
-    bool overlaps_ = false;  // programmatic dependent launch: a kernel may begin while its look-back memory is cleared
 };
 
 }  // namespace

@@ -11,8 +11,6 @@
 namespace flashscan::cuda {
 
 // The passes that a call may take, in order of preference; the last one takes tensors of any alignment.
-using PassVariants = std::vector<LinearPass>;
-
 std::unique_ptr<LinearKernel> make_linear_kernel(const LinearProblem& problem, const Options& options,
                                                  PassVariants forward, PassVariants backward);
 

@@ -35,9 +35,8 @@ int log2_lane_rows(const LinearShape& shape, const LinearTile& tile) {
 
 }  // namespace
 
-LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
-    LinearTuning t;
-    t.algorithm = LinearAlgorithm::chunked;
+ChunkedTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
+    ChunkedTuning t;
     t.log2_lane_rows = log2_lane_rows(shape, tile);
     const int64_t warp_steps = int64_t{32 >> t.log2_lane_rows} * tile.steps;
     const int log2_warps = log2_up(tile.warps, 5);
@@ -71,9 +70,8 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     return t;
 }
 
-LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors) {
-    LinearTuning t;
-    t.algorithm = LinearAlgorithm::waves;
+WavesTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors) {
+    WavesTuning t;
     t.warps = tile.warps;
     t.ring = tile.ring;
     t.log2_lane_rows = log2_up(ceil_div(shape.rows, tile.lane_rows), log2_up(tile.rows / tile.lane_rows, 5));
@@ -91,7 +89,7 @@ LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int mult
     return t;
 }
 
-bool waves_suit(const LinearShape& shape, const LinearTuning& waves) {
+bool waves_suit(const LinearShape& shape, const WavesTuning& waves) {
     const int64_t rows = shape.batches * shape.rows, sequences = shape.batches * waves.row_groups;
     return rows <= wave_most_rows[shape.time_inner] && sequences * waves.chunks >= wave_least_waves * waves.blocks &&
            waves.chunks >= wave_least_chunks;

@@ -7,13 +7,6 @@
 
 namespace flashscan::cuda {
 
-enum class LinearAlgorithm {
-    chunked,
-    waves,
-    rows,
-    columns
-};
-
 // What the choice depends on. Rows are counted per batch after the host folded batches where it can.
 struct LinearShape : ChainedShape {
     bool time_inner = false;
@@ -32,23 +25,25 @@ struct WaveTile {
     int warps = 0, ring = 0;
 };
 
-// The fields of all algorithms; each uses some. Of those of chained scans "chunked" has constant warps, and of
-// "few_long_rows" they are those that walk; only rows, columns and waves have blocks, of others they follow from the
-// rest.
-struct LinearTuning : ChainedTuning {
-    LinearAlgorithm algorithm = LinearAlgorithm::chunked;
+// "chunked", whose warps of a block are constant.
+struct ChunkedTuning : ChainedTuning {
     int log2_lane_rows = 5;     // lanes side by side in rows; a warp's other lanes are segments of time
-    int log2_group_chunks = 0;  // chunked: chunks of a look-back group
-    int log2_link_groups = 0;   // chunked: groups of a link (look_back.cuh)
-    int log2_fold_rows = 0;     // chunked: threads share earlier summaries as if a group had at least so many rows
-    int ring = 0;               // waves: stages of a ring buffer in shared memory
-    int64_t teams = 1;          // waves: teams that the blocks are divided into
+    int log2_group_chunks = 0;  // chunks of a look-back group
+    int log2_link_groups = 0;   // groups of a link (look_back.cuh)
+    int log2_fold_rows = 0;     // threads share earlier summaries as if a group had at least so many rows
 };
 
-LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
-LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
+// "few_long_rows", whose `warps` are those that walk.
+struct WavesTuning : ChainedTuning {
+    int log2_lane_rows = 5;
+    int ring = 0;       // stages of a ring buffer in shared memory
+    int64_t teams = 1;  // teams that the blocks are divided into
+};
+
+ChunkedTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
+WavesTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
 // Whether "few_long_rows" is expected to be fastest where "rows" without groups of chunks, and "columns", are not.
 // Otherwise, and for problems that it does not take, "rows" gathers chunks in groups.
-bool waves_suit(const LinearShape& shape, const LinearTuning& waves);
+bool waves_suit(const LinearShape& shape, const WavesTuning& waves);
 
 }  // namespace flashscan::cuda

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes of the kernel "chunked", which takes every problem.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cuda/launch/launch.h"
+#include "cuda/linear/pass.h"
+
+namespace flashscan::cuda {
+namespace {
+
+struct ChunkedPass final : LinearPass {
+    ChunkedTuning tuning;
+    TileFacts tile{};
+    bool by_sequence = false;  // whether each packed sequence is cut into chunks from its own start
+    size_t totals = 0;
+
+    // Finds the kernel.
+    void begin(const LinearProblem& problem, Pass of, bool in_packs, bool batch_invariant) {
+        begin_pass(*this, problem, of, in_packs, batch_invariant);
+        const Access access = time_inner ? Access::time : aligned ? Access::channel_packs : Access::channels;
+        const int n = static_cast<int>(access);
+        const bool backward = pass == Pass::backward;
+        tile = kernels->chunked_tile[n][backward];
+        kernel = kernels->chunked[n][down && !mirrored][backward];
+        threads = 32 * tile.warps;
+        shared_bytes = tile.shared_bytes;
+        lane_rows = tile.lane_rows;
+    }
+
+    void settle(const LinearProblem& problem, bool batch_invariant) {
+        const LinearProblem p = seen_by_kernel(*this, problem);
+        const LinearShape shape = shape_of(*this, p, batch_invariant);
+        by_sequence = shape.by_sequence();
+        tuning = tune_chunked(shape, {tile.lane_rows, tile.steps, tile.warps});
+        book_look_back();
+        settle_params(*this, p, tuning);
+        params.log2_lane_rows = tuning.log2_lane_rows;
+        params.log2_group_chunks = tuning.log2_group_chunks;
+        params.log2_link_groups = tuning.log2_link_groups;
+        params.log2_fold_rows = tuning.log2_fold_rows;
+        params.by_sequence = by_sequence;
+        if (aligned) settle_alignment(*this, p);
+        settle_gate_sums(*this, problem, p, Extent(tuning.row_groups), batch_invariant);
+    }
+
+    std::string describe() const override {
+        const int64_t warp_rows = int64_t{tile.lane_rows} << tuning.log2_lane_rows;
+        const int64_t groups = batches * tuning.row_groups;
+        std::string text = fmt::format("{} groups of {} rows x {} chunks of {} steps, {} innermost, {}", groups,
+                                       warp_rows << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,
+                                       time_inner ? "time" : "channel",
+                                       aligned      ? "aligned"
+                                       : time_inner ? "in vectors where rows are aligned"
+                                                    : "element by element");
+        if (by_sequence) text += ", of each sequence from its start";
+        if (tuning.chunks > 1)
+            text +=
+                fmt::format(", look-back over {} x {}", 1 << tuning.log2_group_chunks, 1 << tuning.log2_link_groups);
+        return sums == GateSums::of_elements ? text + ", gradients of gates summed afterwards" : text;
+    }
+
+    void enqueue(LinearParams& to, char* scratch, void* stream) const override {
+        const bool looks_back = tuning.chunks > 1;
+        if (looks_back) {
+            to.records = scratch + records;
+            to.totals = scratch + totals;
+            to.carries = scratch + carries;
+            clear_look_back(*this, to.records, stream);
+        }
+        // blockIdx.x runs through the rows, so that blocks that run at once read neighbouring memory and a chunk starts
+        // long after the one before it. Chunks are the y and z of the grid, as y alone is limited to 65535.
+        const int64_t planes = ceil_div(tuning.chunks, 65535), layers = ceil_div(tuning.chunks, planes);
+        LaunchShape shape = blocks_of(batches * tuning.row_groups, threads);
+        shape.blocks.y = static_cast<unsigned>(layers);
+        shape.blocks.z = static_cast<unsigned>(planes);
+        shape.shared_bytes = shared_bytes;
+        shape.overlaps = looks_back && overlaps;
+        launch(kernel, shape, stream, to);
+    }
+
+  private:
+    void book_look_back() {
+        if (tuning.chunks <= 1) return;
+        // If sequences have their own chunks, a group or link publishes at the place of the chunk after its first one.
+        const int64_t groups =
+            by_sequence ? tuning.chunks : ceil_div(tuning.chunks, int64_t{1} << tuning.log2_group_chunks);
+        const int64_t links = by_sequence ? groups : ceil_div(groups, int64_t{1} << tuning.log2_link_groups);
+        const Extent padded = batches * tuning.row_groups * tile.lane_rows *
+                              (int64_t{1} << (tuning.log2_lane_rows + tuning.log2_warp_rows));
+        const auto bytes = [&](int64_t count, int size) { return count * padded * size; };
+        const Extent of_chunks = tuning.log2_group_chunks > 0 ? bytes(tuning.chunks, kernels->record_bytes) : Extent();
+        const Extent of_groups = tuning.log2_link_groups > 0 ? bytes(groups, kernels->record_bytes) : Extent();
+        const Extent all = of_chunks + of_groups + bytes(links, kernels->carry_bytes);
+        records = workspace.book(all);
+        look_back_bytes = static_cast<size_t>(all);
+        totals = records + static_cast<size_t>(of_chunks);
+        carries = totals + static_cast<size_t>(of_groups);
+    }
+};
+
+}  // namespace
+
+LinearPassPointer make_chunked_pass(const LinearProblem& problem, Pass pass, bool aligned, bool batch_invariant) {
+    auto l = std::make_unique<ChunkedPass>();
+    l->begin(problem, pass, aligned, batch_invariant);
+    l->settle(problem, batch_invariant);
+    return l;
+}
+
+bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant) {
+    ChunkedPass l;
+    l.begin(problem, pass, true, batch_invariant);
+    return fits_aligned(l, seen_by_kernel(l, problem));
+}
+
+}  // namespace flashscan::cuda
