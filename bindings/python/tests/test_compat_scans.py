@@ -107,6 +107,18 @@ def test_recurrentgemma_linear_scan(device, axes, reverse):
     close(recurrentgemma.linear_scan(x=x[:, :1], a=torch.ones_like(x[:, :1]))[0], x[:, :1])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_recurrentgemma_sums_in_float64(device, dtype):
+    numbers = Numbers(device)
+    x, a, h0 = numbers.uniform(2, 400, 3), numbers.uniform(400, 3, low=0.99), numbers.uniform(2, 3)
+    x, a, h0 = x.to(dtype), a.float() if dtype == torch.bfloat16 else a.to(dtype), h0.float()
+    got, last = recurrentgemma.linear_scan(x, a, h0, acc_float_dtype=torch.float64)
+    steps, final = loop(a.double().expand(2, 400, 3), x.double(), h0.double())
+    assert got.dtype == dtype and last.dtype == torch.float64
+    close(last, final)
+    close(got, steps.to(dtype))
+
+
 def test_recurrentgemma_refuses_what_it_cannot_obey(device):
     numbers = Numbers(device)
     x, a = numbers.uniform(2, 7, 3), numbers.uniform(7, 3)
@@ -118,7 +130,7 @@ def test_recurrentgemma_refuses_what_it_cannot_obey(device):
         r"x has shape \(7, 3\) and a has shape \(7, 3\); accepted": lambda: recurrentgemma.linear_scan(a, a),
         "a is 0.5; accepted are arrays": lambda: recurrentgemma.linear_scan(x, 0.5),
         "sharding_spec is given": lambda: recurrentgemma.linear_scan(x, a, sharding_spec=1),
-        "acc_float_dtype is bfloat16": lambda: recurrentgemma.linear_scan(x, a, acc_float_dtype=torch.bfloat16),
+        r"acc_float_dtype is bfloat16; accepted are float32 and float64": lambda: recurrentgemma.linear_scan(x, a, acc_float_dtype=torch.bfloat16),
         "has no argument gate": lambda: recurrentgemma.linear_scan(x, a, gate=1),
     }.items():
         with pytest.raises(flashscan.FlashscanError, match=words):

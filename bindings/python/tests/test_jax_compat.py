@@ -36,3 +36,18 @@ def test_recurrentgemma_linear_scan(reverse):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     with pytest.raises(flashscan.FlashscanValueError, match="as if they were swapped"):
         ours(a, x, h0)
+
+
+def test_recurrentgemma_sums_in_float64():
+    x, a = jnp.full((1, 3, 2), 1, jnp.float32), jnp.full((3, 2), 0.5, jnp.float32)
+    before = jax.config.jax_enable_x64
+    try:
+        jax.config.update("jax_enable_x64", False)
+        with pytest.raises(flashscan.FlashscanValueError, match="accepted is float32 without jax_enable_x64"):
+            linear_scan(x, a, acc_float_dtype=jnp.float64)
+        jax.config.update("jax_enable_x64", True)
+        y, last = linear_scan(x, a, acc_float_dtype=jnp.float64)
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    assert y.dtype == jnp.float32 and last.dtype == jnp.float64
+    np.testing.assert_array_equal(y[0, :, 0], [1, 1.5, 1.75])

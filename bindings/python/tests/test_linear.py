@@ -172,6 +172,22 @@ def test_empty_and_single(shape, gate_shape):
     check_both(rng, gate, normal(rng, shape, np.float32), state)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("form", ["value", "log", "logit"])
+def test_one_step_at_a_time_gives_the_sequence(dtype, form):
+    if dtype == "complex64" and form == "logit":
+        pytest.skip("complex gates have no logits")
+    rng = np.random.default_rng(3)
+    gate, x = rng.uniform(-1, 1, (2, 9, 5)).astype(dtype), rng.uniform(-1, 1, (2, 9, 5)).astype(dtype)
+    state = rng.uniform(-1, 1, (2, 5)).astype(dtype)
+    whole, final = linear_scan(gate, x, state, gate_form=form, return_final_state=True)
+    for t in range(9):
+        now = slice(t, t + 1)
+        y, state = linear_scan(gate[:, now], x[:, now], state, gate_form=form, return_final_state=True)
+        np.testing.assert_array_equal(y[:, 0], whole[:, t])
+    np.testing.assert_array_equal(state, final)
+
+
 def test_state_passes_through_when_there_are_no_steps():
     state = np.arange(6, dtype=np.float32).reshape(2, 3)
     _, last = linear_scan(0.5, np.zeros((2, 0, 3), np.float32), state, return_final_state=True)

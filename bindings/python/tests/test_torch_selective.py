@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import flashscan  # noqa: E402
-from flashscan.compat.mamba_ssm import selective_scan_fn, selective_state_update  # noqa: E402
+from flashscan.compat.mamba_ssm import selective_scan_fn, selective_scan_ref, selective_state_update  # noqa: E402
 from flashscan.torch import selective_scan  # noqa: E402
 
 
@@ -114,6 +114,8 @@ def test_mamba_scan(groups, complex_, softplus):
     out, last = selective_scan_fn(**given, delta_softplus=softplus, return_last_state=True)
     torch.testing.assert_close(out, expected)
     torch.testing.assert_close(last, state)
+    out = selective_scan_ref(**given, delta_softplus=softplus)
+    torch.testing.assert_close(out, expected)
     if complex_:  # as mamba_ssm has them
         for name in ("B", "C"):
             given[name] = torch.view_as_real(given[name]).flatten(-2)
@@ -135,6 +137,19 @@ def test_mamba_step(heads):
         )
         torch.testing.assert_close(step.reshape(2, 4), out[..., t])
     torch.testing.assert_close(state.reshape(2, 4, 2), last)
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16])
+def test_mamba_step_of_mixed_dtypes_is_in_float32(narrow):
+    given = mamba(arguments())
+    x, dt, z, b, c = (given[name][..., 0].float() for name in ("u", "delta", "z", "B", "C"))
+    x, A, D = x.to(narrow), given["A"].float(), given["D"].float()
+    state, expected_state = torch.zeros(2, 4, 2), torch.zeros(2, 4, 2)
+    out = selective_state_update(state, x, dt, A, b, c, D, z, dt_softplus=True)
+    expected = selective_state_update(expected_state, x.float(), dt, A, b, c, D, z, dt_softplus=True)
+    assert out.dtype == narrow
+    assert torch.equal(out, expected.to(narrow))
+    assert torch.equal(state, expected_state)
 
 
 def test_mamba_step_on_a_pool():

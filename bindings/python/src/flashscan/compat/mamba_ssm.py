@@ -91,13 +91,15 @@ def selective_state_update(
         state: (B, D, N), or (B, H, P, N) with H heads; becomes the state after the step.
         x, dt, z: (B, D) or (B, H, P).
         A: (D, N) or (H, P, N), float32.
-        B, C: (B, N) or (B, G, N), of x's dtype.
+        B, C: (B, N) or (B, G, N).
         D, dt_bias: (D) or (H, P).
         state_batch_indices: (B); row i has its state in ``state[state_batch_indices[i]]``. A negative index marks
             padding, whose output is 0.
 
+    16-bit x, dt, z, B and C that are not of one dtype are taken in float32.
+
     Returns:
-        out, of the shape of x.
+        out, of the shape and dtype of x.
     """
     tensors(state=state, x=x, dt=dt, A=A, B=B, C=C)
     tensors(True, D=D, z=z, dt_bias=dt_bias, state_batch_indices=state_batch_indices)
@@ -107,16 +109,19 @@ def selective_state_update(
             "(B, H, P, N) and (B, H, P)"
         )
     width, states = x[0].numel() if x.shape[0] else state[0, ..., 0].numel(), state.shape[-1]
-    row: Callable[[Tensor | None], Any] = lambda array: None if array is None else array.to(x.dtype).reshape(x.shape[0], width)
+    narrow = x.dtype in (torch.bfloat16, torch.float16)
+    mixed = narrow and any(array is not None and array.dtype != x.dtype for array in (dt, z, B, C))
+    dtype = torch.float32 if mixed else x.dtype
+    row: Callable[[Tensor | None], Any] = lambda array: None if array is None else array.to(dtype).reshape(x.shape[0], width)
     channel: Callable[[Tensor | None], Any] = lambda array: None if array is None else array.to(A.dtype).reshape(width)
     rows = None if state_batch_indices is None else state_batch_indices.int().clamp_min(-1)
-    steps = (row(x), row(dt), A.reshape(width, states), B.to(x.dtype), C.to(x.dtype))
+    steps = (row(x), row(dt), A.reshape(width, states), B.to(dtype), C.to(dtype))
     more = (channel(D), row(z), channel(dt_bias))
     with torch.no_grad():
         if state.dtype == A.dtype and state.is_contiguous():  # updated where it is
             pool = state.view(state.shape[0], width, states)
             out: Tensor = selective_step(*steps, pool, *more, delta_softplus=dt_softplus, state_indices=rows)
-            return torch.reshape(out, x.shape)
+            return torch.reshape(out, x.shape).to(x.dtype)
         kept = slice(None) if rows is None else (rows >= 0).nonzero()[:, 0]
         places = kept if rows is None else rows[kept].long()
         held = state.new_zeros(x.shape[0], width, states, dtype=A.dtype)
@@ -125,4 +130,4 @@ def selective_state_update(
         state[places] = held[kept].reshape(-1, *state.shape[1:]).to(state.dtype)
         if rows is not None:
             out = out.masked_fill((rows < 0)[:, None], 0)
-    return torch.reshape(out, x.shape)
+    return torch.reshape(out, x.shape).to(x.dtype)

@@ -36,6 +36,20 @@ def _check(x: Any, a: Any, h0: Any) -> None:
     )
 
 
+def _cast(array: Any, dtype: Any) -> Any:
+    return array.to(dtype) if _is_tensor(array) else array.astype(dtype)
+
+
+def _in_float64(array: Any) -> Any:
+    """The array in float64 or complex128."""
+    if _is_tensor(array):
+        return array.cdouble() if array.is_complex() else array.double()
+    jax: Any = importlib.import_module("jax")
+    if str(jax.dtypes.canonicalize_dtype("float64")) != "float64":
+        raise FlashscanValueError("acc_float_dtype is float64; accepted is float32 without jax_enable_x64")
+    return _cast(array, "complex128" if "complex" in str(array.dtype) else "float64")
+
+
 def linear_scan(
     x: Any,
     a: Any,
@@ -56,11 +70,12 @@ def linear_scan(
         h0: the state before the first step, [B, D]; zeros if not given.
         reverse: from the last step to the first.
         scan_type, unroll, and arguments whose name begins with ``pallas_``: of no consequence.
-        acc_float_dtype: float32 or not given; sums are in float32, or in float64 for float64 data.
+        acc_float_dtype: float32 or not given, with which sums are in float32, or in float64 for float64 data; float64, with
+            which narrower data are taken in float64. JAX needs ``jax_enable_x64`` for it.
         sharding_spec: None; sharded arrays are accepted under ``jax.jit``, cut along the batch and channels.
 
     Returns:
-        ``(y, last)``: [B, T, D] of x's dtype and the state after the last step, [B, D], in float32 or wider;
+        ``(y, last)``: [B, T, D] of x's dtype and the state after the last step, [B, D], of the dtype of sums;
         differentiable in x, a and h0.
 
     Raises:
@@ -72,10 +87,13 @@ def linear_scan(
         raise FlashscanValueError("sharding_spec is given; accepted is None, with arrays that are sharded themselves")
     accumulator = getattr(acc_float_dtype, "__name__", str(acc_float_dtype)).removeprefix("torch.")
     if acc_float_dtype is not None and accumulator not in ("float32", "float64"):
-        raise FlashscanValueError(f"acc_float_dtype is {accumulator}; accepted is float32")
+        raise FlashscanValueError(f"acc_float_dtype is {accumulator}; accepted are float32 and float64")
     for name in pallas:
         if not name.startswith("pallas_"):
             raise FlashscanTypeError(f"linear_scan has no argument {name}; accepted are those of recurrentgemma")
     package: Any = importlib.import_module("flashscan.torch" if _is_tensor(x) else "flashscan.jax")
-    results: tuple[Any, Any] = package.linear_scan(a, x, h0, reverse=flag("reverse", reverse), return_final_state=True)
-    return results
+    given = x.dtype
+    if accumulator == "float64":
+        x, a, h0 = (None if array is None else _in_float64(array) for array in (x, a, h0))
+    y, last = package.linear_scan(a, x, h0, reverse=flag("reverse", reverse), return_final_state=True)
+    return (y if y.dtype == given else _cast(y, given)), last
