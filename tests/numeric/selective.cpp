@@ -97,7 +97,11 @@ std::vector<SelectiveProblem> shapes() {
           "f16 b6 t3 c12 n64 g2 b-per-step c-per-step softplus skip reverse state-in state-out",
           "f32 b1 t2100 c9 n16 b-per-step c-per-step softplus gate state-in state-out forgets grads-uzABCs",
           "f32 b1 t1500 c6 n4 sequences40 b-per-step softplus state-in state-out forgets grads-uABCs",
-          "f64 complex b1 t900 c3 n2 sequences9 reverse softplus state-in state-out forgets grads-uABCs"})
+          "f64 complex b1 t900 c3 n2 sequences9 reverse softplus state-in state-out forgets grads-uABCs",
+          "f32 b2 t130 c33 n16 b-per-step c-per-step softplus far-deltas gate skip bias state-in state-out",
+          "bf16 BCT b1 t70 c18 n16 b-per-step c-per-step softplus far-deltas bias state-in state-out",
+          "f64 b1 t150 c9 n5 b-per-step softplus far-deltas state-in state-out",
+          "f32 complex b1 t129 c19 n8 b-per-step softplus far-deltas skip"})
         problems.push_back(selective_problem_of(std::string("selective ") + line));
     return problems;
 }

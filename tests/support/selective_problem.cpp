@@ -27,6 +27,7 @@ constexpr Flag<SelectiveProblem> flags[] = {{"complex", &SelectiveProblem::compl
                                             {"state-in", &SelectiveProblem::state_in},
                                             {"state-out", &SelectiveProblem::state_out},
                                             {"forgets", &SelectiveProblem::forgets},
+                                            {"far-deltas", &SelectiveProblem::far_deltas},
                                             {"in-place", &SelectiveProblem::in_place},
                                             {"pooled", &SelectiveProblem::pooled},
                                             {"invariant", &SelectiveProblem::batch_invariant},
@@ -245,7 +246,8 @@ SelectiveData make_data(const SelectiveProblem& p) {
         }
     };
     add(FLASHSCAN_ARG_INPUT, -2, 2);
-    add(FLASHSCAN_ARG_DELTA, p.softplus ? -4 : 0, p.softplus ? 3 : 1);
+    const double low = p.far_deltas ? -60 : p.softplus ? -4 : 0, high = p.far_deltas ? 60 : p.softplus ? 3 : 1;
+    add(FLASHSCAN_ARG_DELTA, low, high);
     add(FLASHSCAN_ARG_OUTPUT_GATE, -3, 3);
     add(FLASHSCAN_ARG_A, -3, -0.01);
     if (p.forgets)

@@ -22,7 +22,8 @@ struct SelectiveProblem {
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
     uint32_t gradients = 0x1ff;                // of selective_gradients, where there is the argument; 0: forward alone
     Placement placement = Placement::dense;
-    bool forgets = false;  // A of each channel's first state is -inf
+    bool forgets = false;     // A of each channel's first state is -inf
+    bool far_deltas = false;  // DELTA before the softplus lies up to 60 from 0
     bool in_place = false, pooled = false, batch_invariant = false, caller_scratch = false;
     int32_t threads = 0;
     uint64_t seed = 1;
