@@ -17,7 +17,8 @@ python3 -c "import pytest" 2>/dev/null || PYTHONPATH=$PYTHONPATH:$root/build/pyt
 python3 -m flashscan info
 python3 "$root/bench/python_overhead.py" ${OUT:+--json "$OUT/python_overhead.json"}
 cd "$root/bindings/python"
-tests=(tests/test_{arrays,step,cupy,golden,torch,torch_cells,torch_derivatives,torch_modules,torch_nn,torch_signal,compat,char_lm}.py)
-[ -z "${FLASHSCAN_JAX_LIBRARY:-}" ] || tests+=(tests/test_{jax,jax_step,jax_signal}.py)
+tests=(tests/test_{arrays,step,cupy,golden,torch,torch_cells,torch_derivatives,torch_modules,torch_nn,torch_signal,compat,char_lm}.py
+    tests/test_{torch_gated,torch_selective,torch_layers,torch_mamba,torch_recurrentgemma,compat_scans}.py)
+[ -z "${FLASHSCAN_JAX_LIBRARY:-}" ] || tests+=(tests/test_{jax,jax_step,jax_signal,jax_gated,jax_selective,jax_derivatives,jax_compat}.py)
 export XLA_PYTHON_CLIENT_PREALLOCATE=false
 exec python3 -m pytest -q -p no:cacheprovider -k "not cpu or aot_eager" ${OUT:+--junitxml "$OUT/python_gpu.xml"} "$@" "${tests[@]}"
