@@ -121,7 +121,7 @@ def selective_state_update(
         if state.dtype == A.dtype and state.is_contiguous():  # updated where it is
             pool = state.view(state.shape[0], width, states)
             out: Tensor = selective_step(*steps, pool, *more, delta_softplus=dt_softplus, state_indices=rows)
-            return torch.reshape(out, x.shape).to(x.dtype)
+            return torch.reshape(out.to(x.dtype), x.shape)
         kept = slice(None) if rows is None else (rows >= 0).nonzero()[:, 0]
         places = kept if rows is None else rows[kept].long()
         held = state.new_zeros(x.shape[0], width, states, dtype=A.dtype)
@@ -130,4 +130,4 @@ def selective_state_update(
         state[places] = held[kept].reshape(-1, *state.shape[1:]).to(state.dtype)
         if rows is not None:
             out = out.masked_fill((rows < 0)[:, None], 0)
-    return torch.reshape(out, x.shape).to(x.dtype)
+    return torch.reshape(out.to(x.dtype), x.shape)
