@@ -47,6 +47,7 @@ bool can_take(const LinearPass& l, const LinearProblem& p) {
 // What both have in common.
 struct ChainedPass : LinearPass {
     ChainedTuning tuning;
+    ChainedSets sets;
     TileFacts tile{};
     // The tensors are aligned to elements alone. With "rows", a row may begin anywhere in a 16-byte vector, at the same
     // place in every tensor; with "columns", each tensor's pairs of rows may begin at any element.
@@ -60,6 +61,7 @@ struct ChainedPass : LinearPass {
     bool settle(const LinearProblem& problem, const LinearProblem& p, int pack, Extent strips) {
         if (tuning.set_groups * tuning.chunks > std::numeric_limits<int32_t>::max()) return false;
         settle_params(*this, p, tuning);
+        sets = sets_of(tuning, rows);
         params.grouped = group_chunks > 1;
         settle_gate_sums(*this, problem, p, strips, false);
         takes_states = !p.packed();
@@ -83,7 +85,7 @@ struct ChainedPass : LinearPass {
         LaunchShape shape = blocks_of(blocks, threads);
         shape.shared_bytes = shared_bytes;
         shape.overlaps = hands_on && overlaps;
-        launch(kernel, shape, stream, to, sets_of(tuning, rows));
+        launch(kernel, shape, stream, to, sets);
     }
 
   protected:

@@ -22,6 +22,16 @@ struct FewLongRowsPass final : LinearPass {
     bool dense = false;  // channels innermost: the steps of a strip lie next to each other in every tensor
     // Channels innermost, where not: shapes of the tensor maps of gate, source, states, result, grad_gate.
     std::array<MapShape, 5> maps;
+    // What the kernel takes beside LinearParams, with time innermost and with channels innermost.
+    WavesParams waves;
+    StripWavesParams strips;
+
+    void settle_waves() {
+        const Divisor by_chunks = divisor_of(static_cast<uint32_t>(tuning.chunks));
+        waves = {static_cast<uint32_t>(all_chunks()), by_chunks, tuning.ring};
+        strips = {static_cast<uint32_t>(all_chunks() / tuning.teams), by_chunks, static_cast<uint32_t>(tuning.teams),
+                  dense ? 1 : 0, static_cast<int32_t>(box_steps())};
+    }
 
     Extent sequences() const { return batches * tuning.row_groups; }
     Extent all_chunks() const { return sequences() * tuning.chunks; }
@@ -81,19 +91,14 @@ struct FewLongRowsPass final : LinearPass {
     void enqueue(LinearParams& to, char* scratch, void* stream) const override {
         to.records = scratch + records;
         to.carries = scratch + carries;
-        const Divisor by_chunks = divisor_of(static_cast<uint32_t>(tuning.chunks));
         LaunchShape shape = blocks_of(blocks, threads);
         shape.shared_bytes = shared_bytes;
         shape.cooperative = true;
         if (time_inner) {
             clear_look_back(*this, to.records, stream);
-            const WavesParams waves{static_cast<uint32_t>(all_chunks()), by_chunks, tuning.ring};
             shape.overlaps = overlaps;
             return launch(kernel, shape, stream, to, waves);
         }
-        const StripWavesParams strips{static_cast<uint32_t>(all_chunks() / tuning.teams), by_chunks,
-                                      static_cast<uint32_t>(tuning.teams), dense ? 1 : 0,
-                                      static_cast<int32_t>(box_steps())};
         TensorMaps encoded;
         if (!dense) encode_maps(to, encoded);
         launch(kernel, shape, stream, to, strips, encoded);
@@ -139,6 +144,7 @@ LinearPassPointer make_few_long_rows_pass(const LinearProblem& p, Pass pass, int
         if (!l.settle_maps(p)) return nullptr;
         l.dense = l.is_dense(size_of(p.dtype));
     }
+    l.settle_waves();
     l.book();
     return owned;
 }
