@@ -58,7 +58,7 @@ struct ChunkedPass final : LinearPass {
         if (tuning.chunks > 1)
             text +=
                 fmt::format(", look-back over {} x {}", 1 << tuning.log2_group_chunks, 1 << tuning.log2_link_groups);
-        return sums == GateSums::of_elements ? text + ", gradients of gates summed afterwards" : text;
+        return text + describe_sums();
     }
 
     void enqueue(LinearParams& to, char* scratch, void* stream) const override {

@@ -85,7 +85,7 @@ class Linear final : public LinearKernel {
             params.gate.point(values, p_.time);
         }
         run(pass, params, b.grad_state_out, b.grad_state_in, b.scratch, stream);
-        if (sums) reduce(pass, params, terms, b, stream);
+        if (sums) reduce(pass, params, b, stream);
     }
 
   private:
@@ -137,15 +137,14 @@ class Linear final : public LinearKernel {
     // The kernels for GATE and GRAD|GATE as the caller has them.
     const LinearKernels& of_gates() const { return linear_kernels(p_.dtype, p_.gate_dtype); }
 
-    // Adds up `terms` into GRAD|GATE. Without terms it is zero.
-    void reduce(const LinearPass& pass, const LinearParams& params, const char* terms, const LinearBuffers& b,
-                void* stream) const {
+    // Adds up what the kernel has left into GRAD|GATE. Without terms it is zero.
+    void reduce(const LinearPass& pass, const LinearParams& params, const LinearBuffers& b, void* stream) const {
         ReduceParams r = pass.reduce;
         if (r.kept[0].count == 0 || r.kept[1].count == 0) return;
         View gradient = pass.gradient, gate = pass.gate;
         gradient.point(b.grad_gate, p_.time);
         gate.point(b.gate, p_.time);
-        r.terms = pass.sums == GateSums::of_elements ? params.grad_gate.data : terms;
+        r.terms = pass.sums == GateSums::of_elements ? params.grad_gate.data : static_cast<const char*>(params.partial);
         r.gradient = gradient.data;
         r.gate = gate.data;
         r.offsets.data = params.offsets.data;

@@ -31,6 +31,10 @@ enum class GateSums {
 struct LinearPass {
     virtual ~LinearPass() = default;
     virtual std::string describe() const = 0;
+    // The end of a description.
+    const char* describe_sums() const {
+        return sums == GateSums::of_elements ? ", gradients of gates summed afterwards" : "";
+    }
     // Enqueues the kernel. `to` has the pointers to a call's tensors; the call's scratch memory begins at `scratch`.
     virtual void enqueue(LinearParams& to, char* scratch, void* stream) const = 0;
 

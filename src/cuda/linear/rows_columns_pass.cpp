@@ -94,9 +94,6 @@ struct ChainedPass : LinearPass {
                            group_rows, tuning.chunks, tuning.chunk_steps, tuning.set_groups, inner,
                            skewed ? "skewed" : "aligned");
     }
-    const char* describe_sums() const {
-        return sums == GateSums::of_elements ? ", gradients of gates summed afterwards" : "";
-    }
 };
 
 struct RowsPass final : ChainedPass {
