@@ -31,6 +31,8 @@ struct Argument {
         default: return 4;
         }
     }
+    // Of states: the axis of rows. Those of networks come after the axis of h, c, n and m.
+    size_t row_axis() const { return info.num_axes == 4 ? 1 : 0; }
 };
 
 Argument argument_of(const Plan& plan, int32_t id) {
@@ -72,7 +74,7 @@ void expect_rows_of_a_pool_on(int32_t backend, const Problem& problem, const Val
     auto desc = desc_of(problem);
     desc.state_pool = pool_rows;
     const Argument rows = argument_of(dense, FLASHSCAN_ARG_STATE_IN);
-    const size_t row_axis = rows.info.num_axes == 4 ? 1 : 0;
+    const size_t row_axis = rows.row_axis();
     int64_t width = 1;
     for (auto i = static_cast<int32_t>(row_axis) + 1; i < rows.info.num_axes; ++i) width *= rows.info.extents[i];
     desc.state_in.row = desc.state_out.row = width + gap;
@@ -308,8 +310,8 @@ void expect_bad_indices_to_be_padding(const auto& problem) {
     call.prepare();
     const std::vector<int32_t> indices = {2, 1, -7};
     const auto* first_index = reinterpret_cast<const Bytes::value_type*>(indices.data());
-    const size_t pool_bytes = argument_of(plan, FLASHSCAN_ARG_STATE_IN).info.bytes;
-    const auto memory = make_buffer(FLASHSCAN_BACKEND_CUDA, pool_bytes, Guard::end, 16, 0);
+    const Argument pool = argument_of(plan, FLASHSCAN_ARG_STATE_IN);
+    const auto memory = make_buffer(FLASHSCAN_BACKEND_CUDA, pool.info.bytes, Guard::end, 16, 0);
     const auto places = make_buffer(FLASHSCAN_BACKEND_CUDA, indices.size() * sizeof(int32_t), Guard::end, 16, 0);
     memory->write(Bytes(memory->bytes(), static_cast<Bytes::value_type>(0)));
     places->write(Bytes(first_index, first_index + places->bytes()));
@@ -322,17 +324,21 @@ void expect_bad_indices_to_be_padding(const auto& problem) {
     call.collect();
     EXPECT_TRUE(memory->surroundings_intact());
     const Bytes states = memory->read(), outputs = call.output_bytes().at(FLASHSCAN_ARG_OUTPUT);
-    // Whether the `nth` of `parts` equal parts is all zeros.
-    const auto none = [](const Bytes& bytes, size_t nth, size_t parts) {
-        const auto part = static_cast<std::ptrdiff_t>(bytes.size() / parts), n = static_cast<std::ptrdiff_t>(nth);
-        return std::all_of(bytes.begin() + n * part, bytes.begin() + (n + 1) * part,
+    // Whether a row of the outputs is all zeros.
+    const auto none = [&](std::ptrdiff_t row) {
+        const auto width = static_cast<std::ptrdiff_t>(outputs.size() / indices.size());
+        return std::all_of(outputs.begin() + row * width, outputs.begin() + (row + 1) * width,
                            [](auto byte) { return byte == 0; });
     };
-    EXPECT_TRUE(none(states, 0, 2));
-    EXPECT_FALSE(none(states, 1, 2));
-    EXPECT_TRUE(none(outputs, 0, 3));
-    EXPECT_FALSE(none(outputs, 1, 3));
-    EXPECT_TRUE(none(outputs, 2, 3));
+    bool written[2] = {};
+    for_each(pool, [&](const std::vector<int64_t>& at, size_t first) {
+        for (size_t i = first; i < first + pool.size(); ++i) written[at[pool.row_axis()]] |= states[i] != 0;
+    });
+    EXPECT_FALSE(written[0]);
+    EXPECT_TRUE(written[1]);
+    EXPECT_TRUE(none(0));
+    EXPECT_FALSE(none(1));
+    EXPECT_TRUE(none(2));
 }
 
 TEST(StatePool, BadIndicesOnADeviceArePadding) {
@@ -348,6 +354,9 @@ TEST(StatePool, BadIndicesOnADeviceArePadding) {
     for (const char* line : {"selective f32 b3 t1 c4 n16 b-per-step c-per-step state-in state-out",
                              "selective f32 b3 t30 c4 n3 state-in state-out"})
         expect_bad_indices_to_be_padding(selective_problem_of(line));
+    for (const char* line : {"rnn lstm fwd f32 b3 t1 h2 d40 state-in state-out",
+                             "rnn gru fwd bf16 b3 t20 h1 d64 state-in state-out"})
+        expect_bad_indices_to_be_padding(rnn_problem_of(line));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only a GPU has: graphs, and arrays of more than 2^31 elements. Built with CUDA only.
+// What only a GPU has: limits of shared memory, and arrays of more than 2^31 elements. Built with CUDA only.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -18,20 +18,7 @@ namespace {
 
 using namespace support;
 
-std::vector<Target> cuda_targets() {
-    std::vector<Target> targets;
-    for (const Target& target : all_targets())
-        if (target.backend == FLASHSCAN_BACKEND_CUDA) targets.push_back(target);
-    return targets;
-}
-
 std::string name_of_target(const testing::TestParamInfo<Target>& info) { return text_of(info.param); }
-
-// A forced kernel may refuse a problem; the planner may not.
-#define PLAN_OR_SKIP(plan)                                                             \
-    if (!GetParam().kernel.empty() && (plan).status() == FLASHSCAN_STATUS_UNSUPPORTED) \
-        GTEST_SKIP() << "kernel refuses: " << (plan).message().substr(0, 300);         \
-    ASSERT_EQ((plan).status(), FLASHSCAN_STATUS_OK) << (plan).message()
 
 // Plans of one kernel, the first of which needs more shared memory than the one made after it.
 TEST(SharedMemory, IsWhatEachPlanNeeds) {
@@ -52,74 +39,6 @@ TEST(SharedMemory, IsWhatEachPlanNeeds) {
         EXPECT_EQ(backward.execute(plan->get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     }
 }
-
-class Graph : public testing::TestWithParam<Target> {};
-
-// Both passes of one step of training in one graph, replayed with the values of another seed.
-TEST_P(Graph, ReplaysWithChangedInputs) {
-    SKIP_UNLESS_AVAILABLE(GetParam());
-    for (const bool caller_scratch : {false, true})
-        for (const int64_t time : {100, 50000}) {
-            Problem p;
-            p.dtype = FLASHSCAN_DTYPE_BF16;
-            p.gate_dtype = FLASHSCAN_DTYPE_F32;
-            p.form = FLASHSCAN_GATE_LOG;
-            p.time = time;
-            p.channels = 3;
-            p.broadcast = FLASHSCAN_BROADCAST_CHANNELS;
-            p.state_in = p.state_out = true;
-            p.caller_scratch = caller_scratch;
-            SCOPED_TRACE(text_of(p));
-            const Plan plan(p, GetParam());
-            PLAN_OR_SKIP(plan);
-            Data data = make_data(p);
-            (void)reference_of(p, data);
-            Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
-            Call backward = backward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
-            forward.prepare();
-            backward.prepare();
-
-            const auto stream = static_cast<cudaStream_t>(test_stream(FLASHSCAN_BACKEND_CUDA));
-            cudaGraph_t graph = nullptr;
-            cudaGraphExec_t executable = nullptr;
-            ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
-            const flashscan_status first = forward.execute(plan.get()), second = backward.execute(plan.get());
-            const std::string message = flashscan_last_error();
-            ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess) << message;
-            ASSERT_EQ(first, FLASHSCAN_STATUS_OK) << message;
-            ASSERT_EQ(second, FLASHSCAN_STATUS_OK) << message;
-            ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-            for (uint64_t replay = 0; replay < 3; ++replay) {
-                Problem changed = p;
-                changed.seed += replay;
-                Data values = make_data(changed);
-                const Reference reference = reference_of(changed, values);
-                forward.set_input(FLASHSCAN_ARG_INPUT, values.input);
-                backward.set_input(FLASHSCAN_ARG_OUTPUT, values.output);
-                backward.set_input(FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT, values.grad_output);
-                backward.set_input(FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_OUT, values.grad_state_out);
-                for (Call* call : {&forward, &backward}) {
-                    call->set_input(FLASHSCAN_ARG_GATE, values.gate);
-                    call->set_input(FLASHSCAN_ARG_STATE_IN, values.state_in);
-                    call->prepare();
-                }
-                ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
-                forward.collect();
-                backward.collect();
-                EXPECT_EQ(forward.damage() + backward.damage(), "");
-                const Comparison h =
-                    compare("OUTPUT", p.extents(), p.time, forward.values(FLASHSCAN_ARG_OUTPUT), reference.output);
-                const Comparison g = compare("GRAD|GATE", p.gate_extents(), p.time,
-                                             backward.values(FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE), reference.grad_gate);
-                EXPECT_TRUE(h.ok()) << h.sentence;
-                EXPECT_TRUE(g.ok()) << g.sentence;
-            }
-            cudaGraphExecDestroy(executable);
-            cudaGraphDestroy(graph);
-        }
-}
-
-INSTANTIATE_TEST_SUITE_P(Device, Graph, testing::ValuesIn(cuda_targets()), name_of_target);
 
 // A bf16 array of the problem's size in device memory.
 class Array {

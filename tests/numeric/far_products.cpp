@@ -13,11 +13,7 @@ namespace {
 
 // Products that fall below the normal numbers and grow again. CUDA forms products over a chunk in the type of the
 // arithmetic and takes them for 0.
-std::vector<Target> far_targets() {
-    std::vector<Target> targets = all_targets();
-    std::erase_if(targets, [](const Target& target) { return target.backend == FLASHSCAN_BACKEND_CUDA; });
-    return targets;
-}
+std::vector<Target> far_targets() { return on_backend(FLASHSCAN_BACKEND_CPU, all_targets()); }
 
 void expect_close(const Comparison& comparison) { EXPECT_TRUE(comparison.ok()) << comparison.sentence; }
 

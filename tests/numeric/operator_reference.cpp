@@ -84,11 +84,7 @@ std::vector<OperatorProblem> ties() {
     return problems;
 }
 
-std::vector<support::Target> gpu_targets() {
-    std::vector<support::Target> targets = operator_kernel_targets();
-    std::erase_if(targets, [](const support::Target& target) { return target.backend != FLASHSCAN_BACKEND_CUDA; });
-    return targets;
-}
+std::vector<Target> gpu_targets() { return on_backend(FLASHSCAN_BACKEND_CUDA, operator_kernel_targets()); }
 
 // Many rows of numbers and few long ones, which have kernels of their own on a GPU: several chunks of time, rows that
 // begin and end within vectors of 16 bytes, odd numbers of channels, long rows of one, two and three groups of chunks,

@@ -19,12 +19,7 @@ using namespace support;
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
-std::vector<Target> cuda_targets() {
-    std::vector<Target> targets;
-    for (const Target& target : rnn_kernel_targets())
-        if (target.backend == FLASHSCAN_BACKEND_CUDA) targets.push_back(target);
-    return targets;
-}
+std::vector<Target> cuda_targets() { return on_backend(FLASHSCAN_BACKEND_CUDA, rnn_kernel_targets()); }
 
 std::string name_of_target(const testing::TestParamInfo<Target>& info) { return text_of(info.param); }
 

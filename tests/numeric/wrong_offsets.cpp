@@ -9,8 +9,10 @@
 #include <optional>
 
 #include "support/custom_scene.h"
+#include "support/gated_check.h"
 #include "support/operator_check.h"
 #include "support/rnn_check.h"
+#include "support/selective_check.h"
 
 namespace numeric {
 namespace {
@@ -20,8 +22,7 @@ using namespace support;
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
 std::vector<Target> on_cuda(std::vector<Target> targets) {
-    std::erase_if(targets, [](const Target& target) { return target.backend != FLASHSCAN_BACKEND_CUDA; });
-    return targets;
+    return on_backend(FLASHSCAN_BACKEND_CUDA, std::move(targets));
 }
 std::string name_of_target(const testing::TestParamInfo<Target>& info) { return text_of(info.param); }
 
@@ -163,6 +164,54 @@ TEST_P(WrongOffsetsOperator, StayInsideInOperators) {
                 run_wrong(backward, plan, p.sequences, p.time, p.offsets_dtype);
                 if (HasFatalFailure()) return;
             }
+}
+
+// Gated layers and selective scans have one kernel for a sequence and one for few steps.
+TEST(WrongOffsetsLayers, StayInsideInGatedLayers) {
+    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, ""}));
+    for (const char* layer : {"mingru", "minlstm", "hgrn", "rglru", "qrnn"})
+        for (const char* rest :
+             {"bf16 BTC t100 c33 sequences5", "f32 BCT t1000 c3 sequences40 reverse", "f32 BTC t700 c64 sequences9",
+              "f16 BCT t333 c17 sequences3 offsets-i32 reset", "f64 BTC t257 c5 sequences8 reverse",
+              "bf16 BTC t12 c64 sequences11", "f32 BTC t6 c5 sequences7 offsets-i32"}) {
+            const GatedProblem p = gated_problem_of("gated bwd b1 " + std::string(layer) + " " + rest +
+                                                    " state-in state-out caller-scratch");
+            SCOPED_TRACE(text_of(p));
+            const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, ""));
+            ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
+            GatedData data = make_data(p);
+            data.offsets = even_offsets(p.time, p.sequences);
+            Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
+            ASSERT_EQ(forward.run(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+            Call backward = backward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, forward,
+                                          forward.values(FLASHSCAN_ARG_OUTPUT), Guard::end);
+            run_wrong(backward, plan, p.sequences, p.time, p.offsets_dtype);
+            run_wrong(forward, plan, p.sequences, p.time, p.offsets_dtype);
+            if (testing::Test::HasFatalFailure()) return;
+        }
+}
+TEST(WrongOffsetsLayers, StayInsideInSelectiveScans) {
+    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, ""}));
+    for (const char* parts : {"b-per-step c-per-step softplus gate skip bias", "c-per-step", "b-per-step c-per-step g2"})
+        for (const char* rest :
+             {"bf16 BTC t100 c34 n16 sequences5", "f32 BCT t1000 c4 n3 sequences40 reverse",
+              "f32 BTC t700 c32 n64 sequences9", "f16 BCT t333 c6 n16 sequences3 offsets-i32 reset",
+              "f64 BTC t257 c4 n5 sequences8 reverse", "f32 complex BTC t100 c6 n8 sequences6",
+              "bf16 BTC t20000 c32 n16 sequences3", "bf16 BTC t12 c64 n16 sequences11",
+              "f32 BTC t6 c4 n7 sequences7 offsets-i32"}) {
+            const SelectiveProblem p = selective_problem_of("selective bwd b1 " + std::string(parts) + " " + rest +
+                                                            " state-in state-out caller-scratch");
+            SCOPED_TRACE(text_of(p));
+            const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, ""));
+            ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
+            SelectiveData data = make_data(p);
+            data.offsets = even_offsets(p.time, p.sequences);
+            Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
+            run_wrong(forward, plan, p.sequences, p.time, p.offsets_dtype);
+            Call backward = backward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
+            run_wrong(backward, plan, p.sequences, p.time, p.offsets_dtype);
+            if (testing::Test::HasFatalFailure()) return;
+        }
 }
 
 // Sums of N numbers: elements that registers hold, and larger ones, which a tree combines.

@@ -154,6 +154,11 @@ void Call::set_input(int32_t id, const Values& values) {
 
 void Call::set_bytes(int32_t id, const Bytes& bytes) { *slot(id).before = bytes; }
 
+void Call::take_inputs(const Call& from) {
+    for (const Slot& changed : slots_)
+        if (!changed.written) *changed.before = *from.slot(changed.id).before;
+}
+
 void Call::input_bytes(int32_t id, Bytes bytes, size_t alignment) {
     add(id, FLASHSCAN_DTYPE_I64, {}, std::move(bytes), alignment).raw = true;
 }

@@ -73,6 +73,8 @@ class Call {
     // Replace the values of an input, or its bytes; prepare() writes them.
     void set_input(int32_t id, const Values& values);
     void set_bytes(int32_t id, const Bytes& bytes);
+    // Replaces what all inputs hold by what they hold in a call with the same arguments.
+    void take_inputs(const Call& from);
 
   private:
     struct Slot {

@@ -155,5 +155,7 @@ std::vector<Target> targets_of(std::vector<std::string> (*kernels_of)(int32_t ba
 std::vector<Target> planner_targets();
 std::vector<Target> kernel_targets();
 std::vector<Target> all_targets();
+// Those of `targets` that are on a backend.
+std::vector<Target> on_backend(int32_t backend, std::vector<Target> targets);
 
 }  // namespace support

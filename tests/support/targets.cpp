@@ -54,4 +54,9 @@ std::vector<Target> all_targets() {
     return targets;
 }
 
+std::vector<Target> on_backend(int32_t backend, std::vector<Target> targets) {
+    std::erase_if(targets, [=](const Target& target) { return target.backend != backend; });
+    return targets;
+}
+
 }  // namespace support
