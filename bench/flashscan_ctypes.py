@@ -8,8 +8,9 @@ CPU, CUDA = 101, 102
 DTYPES = {"f32": 201, "bf16": 202, "f16": 203, "f64": 204, "c64": 205, "c128": 206}
 LAYOUTS = {"BTC": 301, "BCT": 302, "BTGHD": 303, "TBGHD": 304}
 PASS_FORWARD, PASS_BACKWARD = 501, 502
+OPERATORS = {"add": 1001, "mul": 1002, "max": 1004, "logaddexp": 1005}
 CELLS = {"lstm": 901, "gru": 902, "elman": 903, "slstm": 904}  # those that have peers
-INPUT, GATE, OUTPUT, WEIGHT, BIAS, RESERVE, GRAD = 2001, 2002, 2003, 2008, 2009, 2011, 1 << 30
+INPUT, GATE, OUTPUT, WEIGHT, BIAS, RESERVE, INDEX, GRAD = 2001, 2002, 2003, 2008, 2009, 2011, 2022, 1 << 30
 TRAINING, ALLOW_TF32 = 1 << 10, 1 << 11
 
 
@@ -44,6 +45,14 @@ class RnnDesc(ctypes.Structure):
         ("cell", c_int32), ("direction", c_int32), ("flags", c_uint32), ("offsets_dtype", c_int32), ("batch", c_int64),
         ("time", c_int64), ("heads", c_int64), ("head_dim", c_int64), ("num_sequences", c_int64),
         ("recurrent_clip", c_double), *STATE_STRIDES,
+    ]
+
+
+class OperatorDesc(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("dtype", c_int32), ("kind", c_int32), ("layout", c_int32), ("mode", c_int32),
+        ("direction", c_int32), ("flags", c_uint32), ("offsets_dtype", c_int32), ("batch", c_int64), ("time", c_int64),
+        ("channels", c_int64), ("dim", c_int64), ("num_sequences", c_int64), ("custom", c_void_p), *STATE_STRIDES,
     ]
 
 
@@ -123,6 +132,15 @@ class LinearPlan(Plan):
         desc = LinearDesc(struct_size=ctypes.sizeof(LinearDesc), dtype=DTYPES[dtype], layout=LAYOUTS[layout],
                           batch=batch, time=time, channels=channels)
         super().__init__(library, library.lib.flashscan_plan_linear, desc, backend, device, 0, None)
+
+
+class OperatorPlan(Plan):
+    """Inclusive prefixes of numbers of one dtype: layout "BTC" or "BCT", extents (B, T, C)."""
+
+    def __init__(self, library, operator, dtype, layout, batch, time, channels, backend=CUDA, device=0):
+        desc = OperatorDesc(struct_size=ctypes.sizeof(OperatorDesc), dtype=DTYPES[dtype], kind=OPERATORS[operator],
+                            layout=LAYOUTS[layout], batch=batch, time=time, channels=channels)
+        super().__init__(library, library.lib.flashscan_plan_operator, desc, backend, device, 0, None)
 
 
 class RnnPlan(Plan):
