@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times the linear recurrences of other packages beside flashscan: one process, one GPU, the same tensors.
+"""Times other packages' linear recurrences and prefixes beside flashscan: one process, one GPU, the same tensors.
 
     python3 bench/peers.py --library build/sm90a/src/libflashscan.so --json peers.json
+    python3 bench/peers.py --table prefix --json peers_prefix.json
 
 Each time is the median of single calls between two CUDA events, with the L2 cache flushed before; a short wait on the
 GPU lets the host run ahead, so that nobody's Python is measured. jax runs on streams of its own: wall clock over
 several calls, caches not flushed. Backward is the gradient of gate and input. Packages that are not installed are
 reported and left out.
+
+The table prefix has forward alone: torch.cumsum, cumprod, logcumsumexp and cummax, whose values and indices stand
+beside MAX with INDEX, and CUB's DeviceScan for sums, which cub_scan.cu describes. A copy of the elements is timed too.
 """
 
 import argparse
@@ -24,16 +28,21 @@ import numpy as np
 import torch
 
 import flashscan_ctypes as fs
-from peer_packages import Case, all_peers, target_ratio
+from peer_packages import TORCH_PREFIXES, Case, all_peers, target_ratio
 
-TORCH_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+TORCH_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
 
 TABLES = {
     # accelerated-scan's own table, time innermost
-    "time-innermost": [Case(dtype, "BCT", 8, 2**power, 1536) for dtype in TORCH_DTYPES for power in range(7, 17)],
+    "time-innermost": [Case(dtype, "BCT", 8, 2**power, 1536) for dtype in ("f32", "bf16", "f16")
+                       for power in range(7, 17)],
     # the shapes of sequential_scan and fla, channel innermost
     "channel-innermost": [Case("bf16", "BTC", 8, 8192, 1024), Case("f32", "BTC", 8, 8192, 1024),
                           Case("bf16", "BTC", 8, 32768, 1536)],
+    # 2^26 elements: one row, and many rows in both layouts
+    "prefix": [Case(dtype, *shape, operator)
+               for shape in (("BTC", 1, 2**26, 1), ("BCT", 8, 8192, 1024), ("BTC", 8, 8192, 1024))
+               for dtype in ("f32", "bf16", "f64") for operator in TORCH_PREFIXES],
 }
 
 
@@ -75,15 +84,20 @@ class Timer:
         return times
 
 
+def random_tensors(case):
+    """make(low, high) -> a tensor of the case's shape and dtype."""
+    shape = (case.batch, case.time, case.channels) if case.layout == "BTC" else (case.batch, case.channels, case.time)
+    generator = torch.Generator("cuda").manual_seed(1)
+    return lambda low, high: torch.empty(shape, device="cuda").uniform_(low, high, generator=generator).to(
+        TORCH_DTYPES[case.dtype])
+
+
 class Data:
     """Random tensors of one case, and the recurrence in double precision on a few rows of them."""
 
     def __init__(self, case):
         self.case = case
-        shape = (case.batch, case.time, case.channels) if case.layout == "BTC" else (case.batch, case.channels, case.time)
-        generator = torch.Generator("cuda").manual_seed(1)
-        make = lambda low, high: torch.empty(shape, device="cuda").uniform_(low, high, generator=generator).to(
-            TORCH_DTYPES[case.dtype])
+        make = random_tensors(case)
         self.gate, self.x, self.grad = make(0.9, 0.999), make(-1, 1), make(-1, 1)
         self.num_bytes = self.x.numel() * self.x.element_size()
         gate, x, grad = self.rows(self.gate), self.rows(self.x), self.rows(self.grad)
@@ -94,6 +108,9 @@ class Data:
             g[:, t] = grad[:, t] + (gate[:, t + 1] * g[:, t + 1] if t + 1 < case.time else 0)
         before = np.concatenate([np.zeros_like(h[:, :1]), h[:, :-1]], axis=1)
         self.expected = {"fwd": [h], "bwd": [g * before, g]}
+
+    def required_bytes(self, backward):
+        return self.num_bytes * (5 if backward else 3)
 
     def rows(self, tensor):
         """Some [row, time] of a tensor, as float64 on the host."""
@@ -106,6 +123,28 @@ class Data:
         """Largest difference over the largest value."""
         return max(float(np.abs(self.rows(got) - want).max() / np.abs(want).max())
                    for got, want in zip(tensors, self.expected[direction]))
+
+
+class PrefixData:
+    """Random elements of one case, and their prefixes in double precision, by PyTorch."""
+
+    def __init__(self, case):
+        self.case, self.axis = case, case.layout.index("T")
+        self.x = random_tensors(case)(-1, 1)
+        if case.operator == "mul":
+            self.x = torch.ones_like(self.x).copysign(self.x)  # products of other numbers overflow or vanish
+        self.num_bytes = self.x.numel() * self.x.element_size()
+        prefixes = getattr(torch, TORCH_PREFIXES[case.operator])(self.x.double(), self.axis)
+        self.expected = prefixes[0] if case.operator == "max" else prefixes
+
+    def required_bytes(self, backward):
+        return 2 * self.num_bytes + (8 * self.x.numel() if self.case.operator == "max" else 0)
+
+    def error(self, direction, tensors):
+        """Largest difference over the largest value; of an index, that of the element that it names."""
+        values, *indices = tensors
+        return max(float((got.double() - self.expected).abs().max() / self.expected.abs().max())
+                   for got in (values, *(self.x.gather(self.axis, index) for index in indices)))
 
 
 def time_flashscan(library, timer, data, backward):
@@ -125,6 +164,22 @@ def time_flashscan(library, timer, data, backward):
                             fs.GRAD | fs.GATE: grad_gate.data_ptr()}, data.num_bytes, stream)
     times = timer.on_gpu(call)
     return times, data.error("bwd", [grad_gate, grad_x])
+
+
+def time_flashscan_prefix(library, timer, data, backward):
+    case = data.case
+    plan = fs.OperatorPlan(library, case.operator, case.dtype, case.layout, case.batch, case.time, case.channels)
+    outputs = {fs.OUTPUT: torch.empty_like(data.x)}
+    if case.operator == "max":
+        outputs[fs.INDEX] = torch.empty_like(data.x, dtype=torch.int64)
+    pointers = {key: tensor.data_ptr() for key, tensor in {fs.INPUT: data.x, **outputs}.items()}
+    times = timer.on_gpu(plan.bind(False, pointers, None, torch.cuda.current_stream().cuda_stream))
+    return times, data.error("fwd", outputs.values())
+
+
+def time_prefix_peer(peer, timer, data, backward):
+    error = data.error("fwd", peer.scan(data.x))
+    return timer.on_gpu(lambda: peer.scan(data.x)), error
 
 
 def time_torch_peer(peer, timer, data, backward):
@@ -165,15 +220,16 @@ def entry(name, times, error, required_bytes, note=""):
 
 
 def run_case(case, backward, data, library, peers, timer):
-    required = data.num_bytes * (5 if backward else 3)
-    results = [entry("flashscan", *time_flashscan(library, timer, data, backward), required)]
+    required = data.required_bytes(backward)
+    time_ours = time_flashscan_prefix if case.operator else time_flashscan
+    results = [entry("flashscan", *time_ours(library, timer, data, backward), required)]
     for peer in peers:
-        if peer.layout != case.layout:
+        if (peer.operator, peer.layout) != (case.operator, case.layout):
             continue
         reason = peer.refuses(case, backward)
         if reason is None:
             try:
-                time_peer = time_jax_peer if peer.jax else time_torch_peer
+                time_peer = time_prefix_peer if case.operator else time_jax_peer if peer.jax else time_torch_peer
                 note = ("wall clock, forward included" if backward else "wall clock") if peer.jax else ""
                 results.append(entry(peer.name, *time_peer(peer, timer, data, backward), required, note))
                 continue
@@ -185,13 +241,26 @@ def run_case(case, backward, data, library, peers, timer):
             result["ratio"] = round(result["median_us"] / results[0]["median_us"], 2)
             result["target_ratio"] = target_ratio(result["name"], case.dtype, case.time)
     direction = "bwd" if backward else "fwd"
-    return {"problem": f"linear {direction} {case.dtype} {case.layout} b{case.batch} t{case.time} c{case.channels}",
-            "pass": direction, "dtype": case.dtype, "layout": case.layout, "batch": case.batch, "time": case.time,
-            "channels": case.channels, "required_bytes": required, "results": results}
+    row = {"problem": problem_of(case, direction), "pass": direction, "dtype": case.dtype, "layout": case.layout,
+           "batch": case.batch, "time": case.time, "channels": case.channels, "required_bytes": required,
+           "results": results}
+    if case.operator:
+        output = torch.empty_like(data.x)
+        row["copy_us"] = round(statistics.median(timer.on_gpu(lambda: output.copy_(data.x))), 3)
+    return row
+
+
+def problem_of(case, direction):
+    """The case as a line of flashscan_bench."""
+    extents = f"b{case.batch} t{case.time} c{case.channels}"
+    if not case.operator:
+        return f"linear {direction} {case.dtype} {case.layout} {extents}"
+    options = (" BCT" if case.layout == "BCT" else "") + (" index" if case.operator == "max" else "")
+    return f"operator {case.operator} {direction} {case.dtype} {extents}{options}"
 
 
 def print_case(row):
-    print(row["problem"])
+    print(row["problem"] + (f", a copy {row['copy_us']:.1f} us" if "copy_us" in row else ""))
     for result in row["results"]:
         if "median_us" not in result:
             print(f"    {result['name']:<26} {result['note']}")
@@ -225,7 +294,8 @@ def main():
     if not torch.cuda.is_available():
         sys.exit("peers.py: torch sees no CUDA device")
     library = fs.Library(options.library)
-    peers, missing = all_peers()
+    tables = TABLES if options.table == "all" else {options.table: TABLES[options.table]}
+    peers, missing = all_peers({case.operator for table in tables.values() for case in table})
     wanted = [part for part in options.peers.split(",") if part]
     peers = [peer for peer in peers if not wanted or any(part in peer.name for part in wanted)]
     for name, reason in missing.items():
@@ -235,12 +305,11 @@ def main():
               "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
               "device": torch.cuda.get_device_name(0), "torch": torch.__version__, "runs": options.runs,
               "missing": missing, "cases": []}
-    tables = TABLES if options.table == "all" else {options.table: TABLES[options.table]}
     for case in (case for table in tables.values() for case in table):
         if case.time > options.max_time or options.dtype and case.dtype not in options.dtype:
             continue
-        data = Data(case)
-        for backward in (False, True):
+        data = (PrefixData if case.operator else Data)(case)
+        for backward in (False,) if case.operator else (False, True):
             row = run_case(case, backward, data, library, peers, timer)
             print_case(row)
             report["cases"].append(row)
