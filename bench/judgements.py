@@ -30,6 +30,7 @@ PEER_ROWS = {
     "accelerated-16": ("accelerated-scan, 16-bit", "2 times faster"),
     "sequential": ("sequential_scan", "25 times faster"),
     "chunk_hgrn": ("fla chunk_hgrn", "4 times faster"),
+    "cumsum": ("torch.cumsum, one long row", "as fast"),
     "other": ("Others", None),
 }
 
@@ -131,6 +132,8 @@ def judgements_of(results):
 # ---- other packages ----
 
 def peer_row(name, dtype, time):
+    if name == "torch.cumsum" and target_ratio(name, dtype, time):
+        return "cumsum"
     if name.startswith("accelerated-scan"):
         return "accelerated-16" if dtype != "f32" else "accelerated-short" if time <= 2048 else "accelerated-long"
     return "sequential" if name.startswith("sequential_scan") else "chunk_hgrn" if name == "fla chunk_hgrn" else "other"
@@ -139,15 +142,18 @@ def peer_row(name, dtype, time):
 def comparisons_of(results):
     """(comparisons, reasons): those of the same run, then quoted times of what was not timed in it;
     reasons: (package, why) -> the problems that it was not timed on."""
-    plain = {(*reports.shape_of(case), case["pass"]): case for case in reports.plain_cases(results)}
+    measured = {case["problem"]: case for case in reports.measured_cases(results)}
     comparisons, reasons = [], defaultdict(list)
 
-    def compare(name, fields, direction, ours_us, peer_us, same_run, note=""):
-        cases = [plain.get((*fields, part)) for part in direction.split("+")]
+    def cases_of(problem, direction):
+        return [measured.get(problem.replace(f" {direction} ", f" {part} ")) for part in direction.split("+")]
+
+    def compare(name, case, direction, ours_us, peer_us, same_run, note=""):
+        cases = cases_of(case["problem"], direction)
         stream = sum(map(reports.stream_us, cases)) if all(cases) else None
-        case = {"problem": "linear {} {} {} b{} t{} c{}".format(direction, fields[1], fields[0], *fields[2:])}
-        comparisons.append(Comparison(peer_row(name, fields[1], fields[3]), name, case, direction, ours_us, peer_us,
-                                      stream, target_ratio(name, fields[1], fields[3]), same_run, note))
+        named = name, case["dtype"], case["time"]
+        comparisons.append(Comparison(peer_row(*named), name, case, direction, ours_us, peer_us, stream,
+                                      target_ratio(*named), same_run, note))
 
     for report in results.peers:
         for case in report["cases"]:
@@ -156,11 +162,12 @@ def comparisons_of(results):
                 if "median_us" not in result:
                     reasons[result["name"], result["note"]].append(case["problem"].removeprefix("linear "))
                 elif result is not ours:
-                    compare(result["name"], reports.shape_of(case), case["pass"], ours["median_us"],
-                            result["median_us"], True, result["note"])
+                    compare(result["name"], case, case["pass"], ours["median_us"], result["median_us"], True,
+                            result["note"])
     for entry, direction, peer_us in reports.quoted_results(results):
-        fields = reports.shape_of(entry)
-        cases = [plain.get((*fields, part)) for part in direction.split("+")]
+        problem = "linear {} {dtype} {layout} b{batch} t{time} c{channels}".format(direction, **entry)
+        cases = cases_of(problem, direction)
         if all(cases):
-            compare(entry["name"], fields, direction, sum(case["median_us"] for case in cases), peer_us, False)
+            compare(entry["name"], {**entry, "problem": problem}, direction, sum(case["median_us"] for case in cases),
+                    peer_us, False)
     return comparisons, reasons

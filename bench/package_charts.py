@@ -37,7 +37,7 @@ def times_of(results):
             panel(case, case["pass"])["flashscan"][case["time"]] = case["median_us"]
             panel(case, case["pass"])[STREAM][case["time"]] = reports.stream_us(case)
     for report in results.peers:
-        for case in report["cases"]:
+        for case in filter(reports.is_linear, report["cases"]):
             for result in case["results"]:
                 if "median_us" in result:
                     panel(case, case["pass"])[result["name"]].setdefault(case["time"], result["median_us"])

@@ -138,10 +138,15 @@ def is_measured(case):
     return case["outcome"] == "measured"
 
 
-def plain_cases(results):
-    """Cases without options measured on a GPU: what other packages compute too."""
+def measured_cases(results):
+    """Cases measured on a GPU."""
     return [case for report in results.benches if report["backend"] == "cuda" for case in report["cases"]
-            if is_measured(case) and is_plain(case) and is_linear(case)]
+            if is_measured(case)]
+
+
+def plain_cases(results):
+    """Linear recurrences without options measured on a GPU: what other packages compute too."""
+    return [case for case in measured_cases(results) if is_plain(case) and is_linear(case)]
 
 
 def stream_us(case):

@@ -249,6 +249,22 @@ class MadeUpResults(Folder):
         self.assertEqual([path.name for path in paths], ["packages_BTC.png"])
         self.expect_pictures(paths)
 
+    def test_prefixes_of_packages(self):
+        row = "operator add fwd f32 b1 t67108864 c1"
+        results = [{"name": "flashscan", "median_us": 200.0, "note": ""},
+                   {"name": "torch.cumsum", "median_us": 210.0, "note": ""},
+                   {"name": "CUB DeviceScan", "median_us": 220.0, "note": ""}]
+        self.write("some.json", bench_report([bench_case(row, "operator", 190.0, 80.0)]))
+        self.write("prefix.json", peers_report(row, results))
+        page = targets.write(self.results())
+        self.assertIn("### torch.cumsum, one long row: target as fast, same run", page)
+        self.assertIn("| `add fwd f32 b1 t67108864 c1` | torch.cumsum | 210.0 | 200.0 | 1.05 met | 1 | 1.38 |", page)
+        self.assertIn("| `add fwd f32 b1 t67108864 c1` | CUB DeviceScan | 220.0 | 200.0 | 1.10 | – | 1.45 |", page)
+        rows = "operator add fwd f32 b8 t8192 c1024 BCT"
+        self.write("prefix.json", peers_report(rows, results))
+        self.assertEqual({item.row for item in comparisons_of(self.results())[0] if item.same_run}, {"other"})
+        self.assertFalse([path for path in plot.plot(self.results(), self.path) if "packages" in path.name])
+
     def test_publish(self):
         self.write("some.json", bench_report(made_up()))
         self.write("tests.json", {"suites": {}})
