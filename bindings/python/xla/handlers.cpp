@@ -130,13 +130,14 @@ ffi::Error execute(const Work& work, const Place& place, ffi::ScratchAllocator* 
         return ffi::Error::InvalidArgument("flashscan: the attributes are those of another version of the package");
     PlanPointer plan;
     if (const auto status = plans().find(work, place, plan); status != FLASHSCAN_STATUS_OK) return error_of(status);
+    const int32_t pass = work.backward != 0 ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
     Args args;
     const int32_t* id = work.ids.begin();
     for (size_t i = 0; i < operands.size(); ++i) args.add(*id++, operands.get<ffi::AnyBuffer>(i).value());
     for (size_t i = 0; i < results.size(); ++i) args.add(*id++, *results.get<ffi::AnyBuffer>(i).value());
     if (scratch != nullptr) {
         size_t bytes = 0;
-        const auto status = flashscan_plan_arg_bytes(plan.get(), work.backward, FLASHSCAN_ARG_SCRATCH, &bytes);
+        const auto status = flashscan_plan_arg_bytes(plan.get(), pass, FLASHSCAN_ARG_SCRATCH, &bytes);
         if (status != FLASHSCAN_STATUS_OK) return error_of(status);
         if (bytes > 0) {
             const auto memory = scratch->Allocate(bytes + scratch_alignment - 1);
@@ -147,7 +148,6 @@ ffi::Error execute(const Work& work, const Place& place, ffi::ScratchAllocator* 
             args.add(FLASHSCAN_ARG_SCRATCH, reinterpret_cast<void*>(start - start % scratch_alignment), bytes);
         }
     }
-    const int32_t pass = work.backward != 0 ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
     const flashscan_status status = flashscan_execute(plan.get(), pass, args.data(), args.size(), place.stream);
     return status == FLASHSCAN_STATUS_OK ? ffi::Error::Success() : error_of(status);
 }
