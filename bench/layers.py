@@ -148,18 +148,28 @@ def gated_rows(bandwidth):
                 yield row
 
 
-def decode_rows():
-    for batch, channels, states in [(1, 2048, 16), (64, 4096, 16), (256, 4096, 16)]:
+def step_rows(_bandwidth):
+    states = 16
+    for batch, channels in [(1, 2048), (16, 2048), (64, 4096), (256, 4096)]:
         data = selective_data(batch, channels, 1, states, torch.bfloat16, "btc")
-        state = torch.zeros(batch, channels, states, device="cuda")
-        call = lambda: flashscan.torch.selective_scan(*data, state, delta_softplus=True, return_final_state=True)
-        with torch.no_grad():
-            yield dict(family="selective step", batch=batch, channels=channels, states=states, us=round(graph_us(call), 2))
-        gate, x = (draw(batch, 1, channels, dtype=torch.bfloat16) for _ in range(2))
+        gate, x, input_gate = (draw(batch, 1, channels, dtype=torch.bfloat16) for _ in range(3))
+        param = torch.rand(channels, device="cuda").to(torch.bfloat16)
         first = torch.zeros(batch, channels, device="cuda")
-        call = lambda: flashscan.torch.gated_scan(gate, x, first, layer="mingru", return_final_state=True)
-        with torch.no_grad():
-            yield dict(family="gated step", batch=batch, channels=channels, us=round(graph_us(call), 2))
+        state = torch.zeros(batch, channels, states, device="cuda")
+        last = dict(return_final_state=True)
+        rglru = dict(input_gate=input_gate, param=param, layer="rglru")
+        calls = {
+            "linear": lambda: flashscan.torch.linear_scan(gate, x, first, **last),
+            "mingru": lambda: flashscan.torch.gated_scan(gate, x, first, layer="mingru", **last),
+            "rglru": lambda: flashscan.torch.gated_scan(gate, x, first, **rglru, **last),
+            "selective": lambda: flashscan.torch.selective_scan(*data, state, delta_softplus=True, **last),
+        }
+        for layer, call in calls.items():
+            with torch.no_grad():
+                yield dict(family="step", layer=layer, batch=batch, channels=channels, us=round(graph_us(call), 2))
+
+
+FAMILIES = {"selective": selective_rows, "gated": gated_rows, "steps": step_rows}
 
 
 def main():
@@ -167,18 +177,19 @@ def main():
     parser.add_argument("--json", required=True, metavar="FILE", help="where the times are written")
     parser.add_argument("--commit", default="", help="what was built")
     parser.add_argument("--bandwidth", type=float, default=4200, help="GB/s of a copy on this card (H200: 4200)")
+    parser.add_argument("--only", choices=FAMILIES, help="one family of rows")
     settings = parser.parse_args()
     torch.manual_seed(0)
     rows = []
     # Autograd runs backward on the stream of forward, which is to be captured and so is not the default one.
     with torch.cuda.stream(torch.cuda.Stream()):
-        for family in (selective_rows(settings.bandwidth), gated_rows(settings.bandwidth), decode_rows()):
-            for row in family:
+        for name, family in FAMILIES.items():
+            for row in family(settings.bandwidth) if settings.only in (None, name) else ():
                 print(json.dumps(row), flush=True)
                 rows.append(row)
     report = dict(commit=settings.commit, card=torch.cuda.get_device_name(), date=str(datetime.date.today()))
     with open(settings.json, "w") as file:
-        json.dump(report | dict(bandwidth_GBs=settings.bandwidth, rows=rows), file, indent=1)
+        json.dump(report | dict(bandwidth_GBs=settings.bandwidth, layers=rows), file, indent=1)
         file.write("\n")
 
 

@@ -15,9 +15,10 @@
 //            recomputes their states forward from a checkpoint into registers, then walks them back. Whole tiles are
 //            prefetched into L2 one tile ahead; registers for more are not left.
 // Sums       GRAD|B and GRAD|C of a step are sums over the channels of a group. Lanes put their terms into shared
-//            memory, the lanes of each warp add those of its channels in order, threads add the sums of warps in order,
-//            and sums.cuh adds the sums of blocks, in SCRATCH, in order. Sums over time stay in registers; sums.cuh
-//            adds them over rows. Nothing is atomic, so bits repeat.
+//            memory, and the lanes of each warp add those of its channels in order; a warp of one or two channels adds
+//            them in registers. Threads add the sums of warps in order, and sums.cuh adds the sums of blocks, in
+//            SCRATCH, in order. Sums over time stay in registers; sums.cuh adds them over rows. Nothing is atomic, so
+//            bits repeat.
 // Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and of the four gradients moves once, besides the walks before;
 //            checkpoints move once, GRAD|B and GRAD|C once for every block of channels.
 // Bound      Three exponentials for each state and step over all launches, instructions, and most of all the passes of
@@ -25,8 +26,8 @@
 //            8 x 2048 channels x 2048 steps, the kernel takes 886 us; at their full rate exponentials would take 261 of
 //            it, instructions 528, shared memory 697. Registers leave four warps a scheduler, which hide no more
 //            latency (bench/results/tried_layers.md).
-// Sync       Two __syncthreads for each tile. Where the sums of warps take the place of their terms (in_place), one for
-//            each tile and two for each `kept` steps.
+// Sync       Two __syncthreads for each tile. Where a tile's sums of warps have no room (Tile::joined), one for each tile
+//            and two for each `kept` steps.
 // Limits     Those of forward.cuh.
 #pragma once
 
@@ -45,7 +46,7 @@ struct SelectiveBackward {
     using Matrices = SelectiveMatrices<Shape, Shape::backward_steps>;
     static constexpr int steps = Shape::backward_steps, K = Shape::kept, S = Shape::states;
     // Whether factors are kept in registers; otherwise they are computed again.
-    static constexpr bool holds = Shape::resident < 4;
+    static constexpr bool holds = Shape::large || Shape::wide;
     static constexpr int G = Shape::summed;  // steps whose sums over lanes are computed together
     using X = typename Shape::X;
     using Column = TileColumn<Block, X, steps, Shape::channels>;
@@ -208,8 +209,8 @@ struct SelectiveBackward {
                     x.g.of[s] = multiply_add(e, conj(at_c.of[s]), x.g.of[s]);
                     through[i] = add_real_product(x.g.of[s], conj(b.of[s]), through[i]);
                 }
-                put<Plain>(tile.c, p.constant_c, i, h[k], e);
-                put<Plain>(tile.b, p.constant_b, i, x.g, tile.scaled.of[c][t]);
+                put<Plain>(true, p.constant_c, i, t, h[k], gradients.of[i]);
+                put<Plain>(false, p.constant_b, i, t, x.g, tile.scaled.of[c][t]);
                 if (resets(t)) {
                     x.g = {};
                     continue;
@@ -224,8 +225,10 @@ struct SelectiveBackward {
                     exponents[i] = add_real_product(exponent, conj(x.rates.of[s]), exponents[i]);
                 }
             }
-            __syncwarp();
-            sum_over_channels<Plain>(begin + first, valid - first);
+            if constexpr (!Tile::in_registers) {
+                __syncwarp();
+                sum_over_channels<Plain>(begin + first, valid - first);
+            }
             const R sum_y = sum_over_states<Shape>(y, lane);
             const R sum_through = sum_over_states<Shape>(through, lane);
             const R sum_exponents = sum_over_states<Shape>(exponents, lane);
@@ -235,17 +238,46 @@ struct SelectiveBackward {
         }
     }
 
-    // Puts g or the states of a step into shared memory; for a constant matrix it adds their products with `weight`.
+    // Puts the terms of the tile's step t for GRAD|B or GRAD|C, which are g or the states times `weight`, where they are
+    // added over channels: step i of those that are summed together. For a constant matrix it adds them to the lane's.
     template <bool Plain>
-    __device__ __forceinline__ void put(typename Tile::Terms* terms, const void* constant, int i,
-                                        const Numbers& numbers, R weight) const {
-        if (Plain || constant == nullptr) {
-            own_terms(terms, i) = numbers;
-        } else {
+    __device__ __forceinline__ void put(bool of_c, const void* constant, int i, int t, const Numbers& numbers,
+                                        R weight) const {
+        auto* const terms = of_c ? tile.c : tile.b;
+        if (!Plain && constant != nullptr) {
             Numbers& to = own_terms(terms, 0);
+            if (of_c) weight = factor * weight;
 #pragma unroll
             for (int s = 0; s < S; ++s)
-                to.of[s] = multiply_add(weight, terms == tile.c ? conj(numbers.of[s]) : numbers.of[s], to.of[s]);
+                to.of[s] = multiply_add(weight, of_c ? conj(numbers.of[s]) : numbers.of[s], to.of[s]);
+        } else if constexpr (Tile::in_registers) {
+            add_in_registers<Plain>(of_c, t, numbers, weight);
+        } else {
+            own_terms(terms, i) = numbers;
+        }
+    }
+    // Stores the sums over the warp's channels, of which there are one or two, of their terms at the tile's step t. Of
+    // two, lanes of the first store the sums of the first half of their states, lanes of the second those of the others.
+    template <bool Plain>
+    __device__ __forceinline__ void add_in_registers(bool of_c, int t, const Numbers& numbers, R weight) const {
+        Numbers& sum = tile.sum_of_warp(warp(), of_c, static_cast<uint32_t>(t) % joined, block.lane());
+        Numbers terms;
+#pragma unroll
+        for (int s = 0; s < S; ++s) terms.of[s] = Plain || block.has_channel() ? weight * numbers.of[s] : V{};
+        if constexpr (Shape::warp_channels == 1) {
+            sum = terms;
+        } else {
+            constexpr int half = S / 2;
+            struct alignas(half * sizeof(V)) Half {
+                V of[half];
+            } kept;
+            const bool second = threadIdx.x % 2 != 0;
+#pragma unroll
+            for (int s = 0; s < half; ++s) {
+                const V sent = second ? terms.of[s] : terms.of[s + half];
+                kept.of[s] = (second ? terms.of[s + half] : terms.of[s]) + __shfl_xor_sync(0xffffffffU, sent, 1);
+            }
+            reinterpret_cast<Half*>(&sum)[second ? 1 : 0] = kept;
         }
     }
     // The thread's terms of a step.

@@ -19,18 +19,21 @@ struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
         return lane * pitch + (Shape::lanes == 4 ? -(lane / 2 * 2) : lane / (Shape::lanes / 4)) + channel;
     }
     using Numbers = LaneNumbers<V, Shape::states>;
-    using Terms = Numbers[Shape::summed][Shape::lanes * pitch + (Shape::lanes == 4 ? -5 : 4)];
     static constexpr int warps = Shape::threads / 32;
-    // Whether the sums of a warp take the place of its terms until those of all warps are added, every `kept` steps.
-    // Otherwise they have a place of their own, and those of all warps are added once for the tile.
-    static constexpr bool in_place = Shape::summed == Shape::kept;
-    static constexpr int joined = in_place ? Shape::kept : Shape::backward_steps;  // the steps that are added at a time
-    Values delta, scaled, e;                                                       // d, d u, e
+    // Whether a warp has so few channels that it adds their terms in registers.
+    static constexpr bool in_registers = Shape::warp_channels <= 2;
+    using Terms = Numbers[in_registers ? 1 : Shape::summed][Shape::lanes * pitch + (Shape::lanes == 4 ? -5 : 4)];
+    // Whether the sums of a warp take the place of its terms. Otherwise they have a place of their own.
+    static constexpr bool in_place = !in_registers && Shape::summed == Shape::kept;
+    // The steps for which the sums of all warps are added at a time: those of a tile, if there is room for them.
+    static constexpr int joined = in_registers || in_place ? Shape::kept : Shape::backward_steps;
+    Values delta, scaled, e;  // d, d u, e
     Values input;                                                                  // u, then its gradient
     Values slope;                                                                  // d', then the gradient of DELTA
     Values gate;  // the factor of y in the gradient of z, then that gradient
-    // A warp stores here the terms of `summed` steps, g for GRAD|B and states for GRAD|C, which are sums over channels.
-    // Where B or C are constant, the place of the first step holds the sums of a lane over steps.
+    // A warp stores here the terms of `summed` steps, g for GRAD|B and states for GRAD|C, which are sums over channels,
+    // unless it adds them in registers. Where B or C are constant, the place of the first step holds the sums of a lane
+    // over steps.
     Terms b[warps], c[warps];
     Numbers sums[in_place ? 1 : 2 * warps * joined * Shape::lanes];
 

@@ -26,14 +26,16 @@ struct SelectiveShape {
     static constexpr bool complex = !std::is_same_v<V, R>, by_time = ByTime;
     using Stored = std::conditional_t<complex, V, X>;  // the type of B and C of a step in memory
     static constexpr int lanes = Lanes, states = States, padded = Lanes * States;
-    static constexpr int threads = std::max(128, padded),
-                         channels = threads / Lanes;  // threads and channels of a block
+    static constexpr bool large = sizeof(V) > 4;  // numbers that take two registers or more
+    // Threads and channels of a block, which has 16 channels or more where registers allow: each block has its own sums
+    // of GRAD|B and GRAD|C for every step, and neighbouring 16-bit elements of 16 channels fill a sector of memory.
+    static constexpr int threads = std::clamp((large ? 8 : 16) * Lanes, 128, 256), channels = threads / Lanes;
     // Steps from one checkpoint to the next, whose states backward holds in registers: states and factors take 64 of
     // them.
     static constexpr int kept = 128 / (States * static_cast<int>(sizeof(V)));
     static constexpr bool wide = padded * sizeof(V) > 512;  // whether B and C of a step are large
     // Blocks per multiprocessor, for which __launch_bounds__ limits the registers.
-    static constexpr int resident = wide ? 1 : sizeof(V) > 4 ? 2 : 4;
+    static constexpr int resident = wide ? 1 : (large ? 256 : 512) / threads;
     // Steps of a tile of each pass.
     static constexpr int forward_steps = wide ? 8 : std::min(32, 8 * Lanes), backward_steps = wide ? 8 : 16;
     // Steps whose sums over lanes are computed together.
