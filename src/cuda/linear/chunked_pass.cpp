@@ -18,7 +18,8 @@ struct ChunkedPass final : LinearPass {
 
     // Finds the kernel.
     void begin(const LinearProblem& problem, Pass of, bool in_packs, bool batch_invariant) {
-        begin_pass(*this, problem, of, in_packs, batch_invariant);
+        aligned = in_packs;
+        begin_pass(*this, problem, of, batch_invariant);
         const Access access = time_inner ? Access::time : aligned ? Access::channel_packs : Access::channels;
         const int n = static_cast<int>(access);
         const bool backward = pass == Pass::backward;
@@ -102,17 +103,19 @@ struct ChunkedPass final : LinearPass {
 
 }  // namespace
 
-LinearPassPointer make_chunked_pass(const LinearProblem& problem, Pass pass, bool aligned, bool batch_invariant) {
-    auto l = std::make_unique<ChunkedPass>();
-    l->begin(problem, pass, aligned, batch_invariant);
-    l->settle(problem, batch_invariant);
-    return l;
-}
-
-bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant) {
-    ChunkedPass l;
-    l.begin(problem, pass, true, batch_invariant);
-    return fits_aligned(l, seen_by_kernel(l, problem));
+// With time innermost one kernel finds out by itself what is aligned. Sequences that have chunks of their own begin
+// anywhere, so that these are not aligned.
+PassVariants make_chunked_passes(const LinearProblem& problem, Pass pass, bool batch_invariant) {
+    PassVariants variants;
+    for (const bool aligned : {true, false}) {
+        if (aligned && batch_invariant && problem.packed()) continue;
+        auto l = std::make_unique<ChunkedPass>();
+        l->begin(problem, pass, aligned, batch_invariant);
+        if (aligned && (l->time_inner || !alignment_refusal(*l, seen_by_kernel(*l, problem)).empty())) continue;
+        l->settle(problem, batch_invariant);
+        variants.push_back(std::move(l));
+    }
+    return variants;
 }
 
 }  // namespace flashscan::cuda
