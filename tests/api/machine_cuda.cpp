@@ -252,6 +252,32 @@ TEST(MachineCudaLinear, RefusalsNameOneCondition) {
         << chosen.describe();
 }
 
+// Descriptions tell which variants a call's arguments choose.
+TEST(MachineCudaLinear, DescriptionsTellWhatArgumentsChoose) {
+    const auto described = [](const char* line) {
+        const Plan plan(problem_of(line), {FLASHSCAN_BACKEND_CUDA, ""});
+        return plan ? plan.describe() : plan.message();
+    };
+    const auto has = [](const std::string& text, const char* words) {
+        EXPECT_NE(text.find(words), std::string::npos) << words << " is not in: " << text;
+    };
+    has(described("linear f32 BCT b8 t4096 c256"),
+        "time innermost, aligned; where pointers are not multiples of 16 bytes: skewed; where pointers do not lie "
+        "alike "
+        "within 16 bytes: chunked; backward ");
+    has(described("linear bf16 BTC b8 t4096 c256"),
+        "channel innermost, aligned; where pointers are not multiples of 4 bytes: skewed; backward ");
+    has(described("linear f32 BTC b1 t4096 c256 sequences1000"),
+        "; where pointers are not multiples of 8 bytes, or there are states: chunked, aligned; where pointers are not "
+        "multiples of 32 bytes: chunked, element by element");
+    has(described("linear bf16 BCT b8 t4096 c256 broadcast-b"),
+        "; backward by chunked (gate_broadcast is batch; takes bf16 gates backward of each element or shared by all "
+        "steps)"
+        ": ");
+    has(described("linear f32 BCT b1 t16777216 c1"),
+        "; where pointers are not multiples of 16 bytes: chunked; backward ");
+}
+
 // What plans of ranks on two GPUs in turns say, where those GPUs reach each other's memory and kernels on the ranks
 // that `proves` names find that the messages of all neighbours have arrived, on others those of all but one. The fake
 // GPUs write nothing.

@@ -58,12 +58,13 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
                       : fmt::format("forward: {}; backward: {}", forward_refusal, backward_refusal);
         return nullptr;
     }
-    const auto append_chunked = [&](PassVariants& to, Pass pass) {
+    const auto append_chunked = [&](PassVariants& to, Pass pass, std::string& why) {
         PassVariants chunked = make_chunked_passes(problem, pass, false);
+        if (to.empty()) chunked.front()->refusal = std::move(why);
         std::move(chunked.begin(), chunked.end(), std::back_inserter(to));
     };
-    append_chunked(forward, Pass::forward);
-    append_chunked(backward, Pass::backward);
+    append_chunked(forward, Pass::forward, forward_refusal);
+    append_chunked(backward, Pass::backward, backward_refusal);
     return make(problem, options, std::move(forward), std::move(backward), refusal);
 }
 

@@ -46,15 +46,18 @@ struct ChunkedPass final : LinearPass {
         settle_gate_sums(*this, problem, p, Extent(tuning.row_groups), batch_invariant);
     }
 
+    const char* describe_access() const {
+        return aligned ? "aligned" : time_inner ? "in vectors where rows are aligned" : "element by element";
+    }
+    const char* describe_variant() const override {
+        return aligned ? "chunked, aligned" : time_inner ? "chunked" : "chunked, element by element";
+    }
     std::string describe() const override {
         const int64_t warp_rows = int64_t{tile.lane_rows} << tuning.log2_lane_rows;
         const int64_t groups = batches * tuning.row_groups;
         std::string text = fmt::format("{} groups of {} rows x {} chunks of {} steps, {} innermost, {}", groups,
                                        warp_rows << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,
-                                       time_inner ? "time" : "channel",
-                                       aligned      ? "aligned"
-                                       : time_inner ? "in vectors where rows are aligned"
-                                                    : "element by element");
+                                       time_inner ? "time" : "channel", describe_access());
         if (by_sequence) text += ", of each sequence from its start";
         if (tuning.chunks > 1)
             text +=

@@ -31,6 +31,8 @@ enum class GateSums {
 struct LinearPass {
     virtual ~LinearPass() = default;
     virtual std::string describe() const = 0;
+    // Names what sets it apart from the other variants of its direction.
+    virtual const char* describe_variant() const = 0;
     // The end of a description.
     const char* describe_sums() const {
         return sums == GateSums::of_elements ? ", gradients of gates summed afterwards" : "";
@@ -69,6 +71,9 @@ struct LinearPass {
     uintptr_t data_alignment = 1, gate_alignment = 1;
     bool lie_alike = false, takes_states = true, takes_states_in_place = true;
     bool one_gate_a_row = false;  // whether all steps share a gate, which is loaded as a constant and may lie anywhere
+
+    // Why this pass of "chunked" stands in for one of the plan's kernel; empty where it does not.
+    std::string refusal;
 
     // Scratch memory, and the offsets of what lies there.
     Workspace workspace;

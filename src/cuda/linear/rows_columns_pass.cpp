@@ -99,6 +99,8 @@ struct ChainedPass : LinearPass {
         gate_alignment = static_cast<uintptr_t>(size_of(p.gate_dtype));
     }
 
+    const char* describe_variant() const override { return skewed ? "skewed" : "aligned"; }
+
     void enqueue(LinearParams& to, char* scratch, void* stream) const override {
         const bool hands_on = tuning.chunks > 1;
         if (hands_on) {
@@ -115,8 +117,7 @@ struct ChainedPass : LinearPass {
   protected:
     std::string describe(int64_t groups, int64_t group_rows, const char* inner) const {
         return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, {} innermost, {}", groups,
-                           group_rows, tuning.chunks, tuning.chunk_steps, tuning.set_groups, inner,
-                           skewed ? "skewed" : "aligned");
+                           group_rows, tuning.chunks, tuning.chunk_steps, tuning.set_groups, inner, describe_variant());
     }
 };
 

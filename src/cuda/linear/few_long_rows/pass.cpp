@@ -137,6 +137,7 @@ struct FewLongRowsPass final : LinearPass {
         carries = records + static_cast<size_t>(of_chunks);
     }
 
+    const char* describe_variant() const override { return "in waves"; }
     std::string describe() const override {
         return fmt::format(
             "{} x {} blocks walk {} x {} chunks of {} rows x {} steps in waves, rings of {}, {} innermost",
