@@ -199,6 +199,85 @@ TEST(MachineCudaSteps, TakeOneLaunchInAPool) {
     EXPECT_NE(steps_in_a_pool(problem_of("linear f32 BTC b64 t100 c512 state-in state-out"), 512), one);
 }
 
+// Kernels of the linear recurrence that do not take a problem, forced or not, tell the condition that fails.
+TEST(MachineCudaLinear, RefusalsNameOneCondition) {
+    const auto refusal = [](const std::string& kernel, const char* line,
+                            const std::function<void(flashscan_linear_desc&)>& change = nullptr) {
+        const Problem p = problem_of(line);
+        flashscan_linear_desc desc = desc_of(p);
+        if (change) change(desc);
+        const Plan forced(desc, options_of(p, FLASHSCAN_BACKEND_CUDA, kernel));
+        EXPECT_EQ(forced.status(), FLASHSCAN_STATUS_UNSUPPORTED) << line;
+        const std::string start = "\n" + kernel + ": ", text = forced.message();
+        const size_t at = text.find(start);
+        return at == std::string::npos ? text : text.substr(at + start.size(), text.size() - at - start.size() - 1);
+    };
+    EXPECT_EQ(refusal("rows", "linear f32 BTC b2 t512 c64"), "channels are innermost; takes time innermost");
+    EXPECT_EQ(refusal("rows", "linear bf16 BCT b2 t512 c64 form-log reset"),
+              "gate_form is log; takes bf16 gates by value alone where steps are reset");
+    EXPECT_EQ(refusal("rows", "linear bf16 BCT b2 t512 c64 gate-f32"),
+              "gate_dtype is f32 and dtype bf16; takes gates as wide as the data");
+    EXPECT_EQ(
+        refusal("rows", "linear f32 BCT b1 t512 c64",
+                [](auto& d) {
+                    d.input = d.grad_output = {0, 1, 513};
+                    d.output = d.grad_input = {0, 1, 514};
+                }),
+        "forward: strides input.channels and output.channels are 513 and 514; takes those that differ by multiples "
+        "of 4; backward: strides grad_output.channels and output.channels are 513 and 514; takes those that differ "
+        "by multiples of 4");
+    EXPECT_EQ(refusal("columns", "linear f32 BCT b2 t512 c64"), "time is innermost; takes channels innermost");
+    EXPECT_EQ(refusal("columns", "linear f32 BTC b2 t0 c64"), "time is 0; takes problems with elements");
+    EXPECT_EQ(refusal("columns", "linear bf16 BTC b1 t512 c64",
+                      [](auto& d) {
+                          d.output = {0, 128, 2};
+                      }),
+              "stride output.channels is 2; takes 1");
+    EXPECT_EQ(refusal("few_long_rows", "linear f32 BCT b1 t65536 c4 form-logit"), "gate_form is logit; takes value");
+    EXPECT_EQ(refusal("few_long_rows", "linear f32 BCT b1 t65536 c4 broadcast-bc"),
+              "gate_broadcast is batch|channels; takes a gate for each element");
+    EXPECT_EQ(refusal("few_long_rows", "linear f64 BCT b1 t65536 c4"),
+              "dtype is f64 and gate_dtype f64; takes f32, bf16 or f16 for both");
+    EXPECT_EQ(refusal("few_long_rows", "linear bf16 BCT b1 t65538 c4"),
+              "forward: stride input.channels is 65538; takes multiples of 8; backward: stride grad_output.channels is "
+              "65538; takes multiples of 8");
+
+    const Plan chosen(problem_of("linear f32 BTC b1 t5000 c48"), {FLASHSCAN_BACKEND_CUDA, ""});
+    ASSERT_TRUE(chosen) << chosen.message();
+    EXPECT_NE(chosen.describe().find("passed over\n"
+                                     "decode: time is 5000; takes up to 4\n"
+                                     "rows: channels are innermost; takes time innermost\n"
+                                     "columns: forward: rows make 2 strips of 32; takes more where time is cut into "),
+              std::string::npos)
+        << chosen.describe();
+}
+
+// Descriptions tell which variants a call's arguments choose.
+TEST(MachineCudaLinear, DescriptionsTellWhatArgumentsChoose) {
+    const auto described = [](const char* line) {
+        const Plan plan(problem_of(line), {FLASHSCAN_BACKEND_CUDA, ""});
+        return plan ? plan.describe() : plan.message();
+    };
+    const auto has = [](const std::string& text, const char* words) {
+        EXPECT_NE(text.find(words), std::string::npos) << words << " is not in: " << text;
+    };
+    has(described("linear f32 BCT b8 t4096 c256"),
+        "time innermost, aligned; where pointers are not multiples of 16 bytes: skewed; where pointers do not lie "
+        "alike "
+        "within 16 bytes: chunked; backward ");
+    has(described("linear bf16 BTC b8 t4096 c256"),
+        "channel innermost, aligned; where pointers are not multiples of 4 bytes: skewed; backward ");
+    has(described("linear f32 BTC b1 t4096 c256 sequences1000"),
+        "; where pointers are not multiples of 8 bytes, or there are states: chunked, aligned; where pointers are not "
+        "multiples of 32 bytes: chunked, element by element");
+    has(described("linear bf16 BCT b8 t4096 c256 broadcast-b"),
+        "; backward by chunked (gate_broadcast is batch; takes bf16 gates backward of each element or shared by all "
+        "steps)"
+        ": ");
+    has(described("linear f32 BCT b1 t16777216 c1"),
+        "; where pointers are not multiples of 16 bytes: chunked; backward ");
+}
+
 // What plans of ranks on two GPUs in turns say, where those GPUs reach each other's memory and kernels on the ranks
 // that `proves` names find that the messages of all neighbours have arrived, on others those of all but one. The fake
 // GPUs write nothing.

@@ -263,14 +263,17 @@ TEST(LinearTuning, TeamsOfWavesShareStripsEvenlyAndHaveABlockARow) {
 }
 
 TEST(LinearTuning, WavesSuitFewLongRows) {
-    const auto suits = [](const LinearShape& shape) {
-        return waves_suit(shape, tune_waves(shape, shape.time_inner ? wave_tile : strip_tile, 132));
+    const auto refusal = [](const LinearShape& shape) {
+        return waves_refusal(shape, tune_waves(shape, shape.time_inner ? wave_tile : strip_tile, 132));
     };
-    EXPECT_TRUE(suits(shape_of(1, 1, 1 << 24, true)));
-    EXPECT_FALSE(suits(shape_of(1, 1, 100000, true)));
-    EXPECT_TRUE(suits(shape_of(1, 16, 1 << 20, false)));
-    EXPECT_TRUE(suits(shape_of(1, 128, 1 << 18, false)));
-    EXPECT_FALSE(suits(shape_of(1, 512, 1 << 16, false)));
+    EXPECT_EQ(refusal(shape_of(1, 1, 1 << 24, true)), "");
+    EXPECT_EQ(refusal(shape_of(1, 1, 100000, true)),
+              "time is 100000, which gives 20 blocks 20 chunks; takes 3 or more for each");
+    EXPECT_EQ(refusal(shape_of(1, 1, 10000, true)), "time is 10000, cut into 2 chunks; takes 4 or more");
+    EXPECT_EQ(refusal(shape_of(1, 16, 1 << 20, false)), "");
+    EXPECT_EQ(refusal(shape_of(1, 128, 1 << 18, false)), "");
+    EXPECT_EQ(refusal(shape_of(1, 512, 1 << 16, false)),
+              "batch * channels is 512; takes up to 128 rows with channels innermost");
 }
 
 // More rows are left to the kernel "rows", which gathers their chunks in groups.
@@ -278,7 +281,7 @@ TEST(LinearTuning, WavesTakeUpTo64RowsWithTimeInnermost) {
     for (const int64_t batches : {1, 2})
         for (const int64_t rows : {1, 3, 7, 32, 33, 64, 65, 100}) {
             const LinearShape shape = shape_of(batches, rows, 1 << 22, true);
-            EXPECT_EQ(waves_suit(shape, tune_waves(shape, wave_tile, 132)), batches * rows <= 64);
+            EXPECT_EQ(waves_refusal(shape, tune_waves(shape, wave_tile, 132)).empty(), batches * rows <= 64);
             EXPECT_TRUE(chained_groups_suit(tune_chained_rows(shape, tile)));
         }
 }

@@ -105,20 +105,22 @@ ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile&
     return t;
 }
 
+bool fills_chunks(const ChainedShape& shape, const ChainedTuning& columns) {
+    return 7 * (columns.chunks * columns.chunk_steps - shape.time) <= shape.time;
+}
+
 bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
                           bool narrowest) {
     const bool aligned = tile.row_lanes == 32;
     if (aligned && (columns.chunks == 1 || (narrowest && columns.chunks <= columns_few_chunks))) return true;
-    const int64_t wasted = columns.chunks * columns.chunk_steps - shape.time;
     const int64_t strips = shape.batches * columns.row_groups << columns.log2_warp_rows;
     const bool cut = shape.time < 8 * columns.chunk_steps * shape.sequences;  // chains of few chunks
-    return 7 * wasted <= shape.time && (cut ? columns.chunks : 1) * strips >= columns_least_strips;
+    return fills_chunks(shape, columns) && (cut ? columns.chunks : 1) * strips >= columns_least_strips;
 }
 
 bool chained_column_groups_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
                                 int record_bytes) {
-    const int64_t wasted = columns.chunks * columns.chunk_steps - shape.time;
-    return tile.row_lanes == 32 && record_bytes <= column_group_record_bytes && 7 * wasted <= shape.time &&
+    return tile.row_lanes == 32 && record_bytes <= column_group_record_bytes && fills_chunks(shape, columns) &&
            columns.chunks > 2 * column_chunk_group && shape.batches * columns.row_groups >= columns_least_grouped;
 }
 

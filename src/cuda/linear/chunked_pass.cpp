@@ -18,7 +18,8 @@ struct ChunkedPass final : LinearPass {
 
     // Finds the kernel.
     void begin(const LinearProblem& problem, Pass of, bool in_packs, bool batch_invariant) {
-        begin_pass(*this, problem, of, in_packs, batch_invariant);
+        aligned = in_packs;
+        begin_pass(*this, problem, of, batch_invariant);
         const Access access = time_inner ? Access::time : aligned ? Access::channel_packs : Access::channels;
         const int n = static_cast<int>(access);
         const bool backward = pass == Pass::backward;
@@ -45,15 +46,18 @@ struct ChunkedPass final : LinearPass {
         settle_gate_sums(*this, problem, p, Extent(tuning.row_groups), batch_invariant);
     }
 
+    const char* describe_access() const {
+        return aligned ? "aligned" : time_inner ? "in vectors where rows are aligned" : "element by element";
+    }
+    const char* describe_variant() const override {
+        return aligned ? "chunked, aligned" : time_inner ? "chunked" : "chunked, element by element";
+    }
     std::string describe() const override {
         const int64_t warp_rows = int64_t{tile.lane_rows} << tuning.log2_lane_rows;
         const int64_t groups = batches * tuning.row_groups;
         std::string text = fmt::format("{} groups of {} rows x {} chunks of {} steps, {} innermost, {}", groups,
                                        warp_rows << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,
-                                       time_inner ? "time" : "channel",
-                                       aligned      ? "aligned"
-                                       : time_inner ? "in vectors where rows are aligned"
-                                                    : "element by element");
+                                       time_inner ? "time" : "channel", describe_access());
         if (by_sequence) text += ", of each sequence from its start";
         if (tuning.chunks > 1)
             text +=
@@ -102,17 +106,19 @@ struct ChunkedPass final : LinearPass {
 
 }  // namespace
 
-LinearPassPointer make_chunked_pass(const LinearProblem& problem, Pass pass, bool aligned, bool batch_invariant) {
-    auto l = std::make_unique<ChunkedPass>();
-    l->begin(problem, pass, aligned, batch_invariant);
-    l->settle(problem, batch_invariant);
-    return l;
-}
-
-bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant) {
-    ChunkedPass l;
-    l.begin(problem, pass, true, batch_invariant);
-    return fits_aligned(l, seen_by_kernel(l, problem));
+// With time innermost one kernel finds out by itself what is aligned. Sequences that have chunks of their own begin
+// anywhere, so that these are not aligned.
+PassVariants make_chunked_passes(const LinearProblem& problem, Pass pass, bool batch_invariant) {
+    PassVariants variants;
+    for (const bool aligned : {true, false}) {
+        if (aligned && batch_invariant && problem.packed()) continue;
+        auto l = std::make_unique<ChunkedPass>();
+        l->begin(problem, pass, aligned, batch_invariant);
+        if (aligned && (l->time_inner || !alignment_refusal(*l, seen_by_kernel(*l, problem)).empty())) continue;
+        l->settle(problem, batch_invariant);
+        variants.push_back(std::move(l));
+    }
+    return variants;
 }
 
 }  // namespace flashscan::cuda

@@ -7,6 +7,7 @@
 #include "cuda/linear/candidates.h"
 #include "cuda/linear/decode_params.h"
 #include "cuda/linear/instances/decode_table.h"
+#include "cuda/linear/pass.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -66,14 +67,18 @@ class Steps final : public LinearKernel {
     std::unique_ptr<LinearKernel> rest_;
 };
 
-// Whether there are so few steps that they are expected to be faster one by one. Only the device knows the lengths of
-// packed sequences; if there are as many sequences as steps, they are taken to have one step each. With time innermost,
-// lanes that own steps read memory in larger parts.
-bool suits(const LinearProblem& p, const Options& options) {
-    constexpr int64_t most_steps = 4;
-    if (p.empty()) return false;
-    if (p.packed()) return p.time <= p.num_sequences && !options.batch_invariant;
-    return p.time <= (p.layout == Layout::btc ? most_steps : 1);
+// Returns a sentence unless there are so few steps that they are expected to be faster one by one. Only the device knows the
+// lengths of packed sequences; if there are as many sequences as steps, they are taken to have one step each. With time
+// innermost, lanes that own steps read memory in larger parts.
+std::string steps_refusal(const LinearProblem& p, const Options& options) {
+    if (p.empty()) return empty_refusal(p);
+    if (p.packed() && options.batch_invariant)
+        return "sequences are packed, and may have several steps, which BATCH_INVARIANT rules out";
+    if (p.packed() && p.time > p.num_sequences)
+        return fmt::format("time is {}; takes up to {}, a step of each sequence", p.time, p.num_sequences);
+    const int64_t most = p.layout == Layout::btc ? 4 : 1;
+    if (!p.packed() && p.time > most) return fmt::format("time is {}; takes up to {}", p.time, most);
+    return {};
 }
 
 }  // namespace
@@ -83,8 +88,8 @@ std::unique_ptr<LinearKernel> make_linear_decode(const LinearProblem& problem, c
     const int channels = linear_step_kernel(problem.dtype, problem.gate_dtype).channels;
     if (!has_step_threads(problem, problem.channels, ceil_div(problem.channels, channels)))
         refusal = "takes less than 2^31 steps, channels, and threads";
-    else if (options.kernel.empty() && !suits(problem, options))
-        refusal = "takes up to four steps, or one with time innermost, and packed sequences with a step each";
+    else if (options.kernel.empty())
+        refusal = steps_refusal(problem, options);
     if (!refusal.empty()) return nullptr;
     const DeviceScope scope(options.device);
     return std::make_unique<Steps>(problem, options);

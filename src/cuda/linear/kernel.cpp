@@ -23,6 +23,45 @@ bool lie_alike(std::initializer_list<const void*> data, std::initializer_list<co
     return std::all_of(data.begin(), data.end(), alike) && std::all_of(gates.begin(), gates.end(), alike);
 }
 
+// Tells, for people, what keeps calls from a variant; empty where nothing does.
+std::string obstacles_of(const LinearPass& l, const LinearProblem& p) {
+    const auto data = static_cast<int64_t>(l.data_alignment), gates = static_cast<int64_t>(l.gate_alignment);
+    const bool other_gates = gates != data && !l.finds_gate_values && !l.one_gate_a_row;
+    std::string all;
+    const auto add = [&](const std::string& obstacle) { all += (all.empty() ? "" : ", or ") + obstacle; };
+    if (data > alignment_of(p.dtype))
+        add(fmt::format("pointers are not multiples of {} bytes{}", data,
+                        other_gates ? fmt::format(", those of gates of {}", gates) : ""));
+    if (l.lie_alike) add("pointers do not lie alike within 16 bytes");
+    if (!l.takes_states)
+        add("there are states");
+    else if (!l.takes_states_in_place && p.has_reset)
+        add("states are updated in place");
+    return all;
+}
+
+// Whether `l` takes all calls that `other` takes.
+bool covers(const LinearPass& l, const LinearPass& other, const LinearProblem& p) {
+    return other.data_alignment % l.data_alignment == 0 && other.gate_alignment % l.gate_alignment == 0 &&
+           (!l.lie_alike || other.lie_alike) && (l.takes_states || !other.takes_states) &&
+           (l.takes_states_in_place || !other.takes_states_in_place || !p.has_reset);
+}
+
+// Describes the variant that calls take if nothing keeps them from it, and which others they take otherwise.
+std::string describe_variants(const PassVariants& variants, const LinearProblem& p) {
+    const LinearPass* last = variants.front().get();
+    std::string text = last->describe();
+    if (!last->refusal.empty()) text = fmt::format("by chunked ({}): {}", last->refusal, text);
+    for (const LinearPassPointer& next : variants) {
+        const std::string obstacles = obstacles_of(*last, p);
+        if (obstacles.empty()) break;
+        if (covers(*last, *next, p)) continue;
+        text += fmt::format("; where {}: {}", obstacles, next->describe_variant());
+        last = next.get();
+    }
+    return text;
+}
+
 class Linear final : public LinearKernel {
   public:
     Linear(const LinearProblem& problem, const Options& options, PassVariants forward, PassVariants backward)
@@ -37,7 +76,8 @@ class Linear final : public LinearKernel {
     }
 
     std::string describe() const override {
-        return fmt::format("forward {}; backward {}", forward_.front()->describe(), backward_.front()->describe());
+        return fmt::format("forward {}; backward {}", describe_variants(forward_, p_),
+                           describe_variants(backward_, p_));
     }
 
     size_t scratch_bytes(Pass pass) const override {

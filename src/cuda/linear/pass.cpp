@@ -2,6 +2,8 @@
 // What the passes of all linear kernels share.
 #include "cuda/linear/pass.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -11,15 +13,16 @@
 
 namespace flashscan::cuda {
 
-std::vector<Strides> tensors_of(const LinearProblem& p, Pass pass) {
-    if (pass == Pass::forward) return {p.input, p.output};
-    return {p.grad_output, p.output, p.grad_input};
+std::vector<Tensor> tensors_of(const LinearProblem& p, Pass pass) {
+    if (pass == Pass::forward) return {{"input", p.input, p.dtype}, {"output", p.output, p.dtype}};
+    return {
+        {"grad_output", p.grad_output, p.dtype}, {"output", p.output, p.dtype}, {"grad_input", p.grad_input, p.dtype}};
 }
 
-std::vector<Strides> tensors_and_gates_of(const LinearProblem& p, Pass pass) {
-    std::vector<Strides> tensors = tensors_of(p, pass);
-    tensors.push_back(p.gate);
-    if (pass == Pass::backward) tensors.push_back(p.grad_gate);
+std::vector<Tensor> tensors_and_gates_of(const LinearProblem& p, Pass pass) {
+    std::vector<Tensor> tensors = tensors_of(p, pass);
+    tensors.push_back({"gate", p.gate, p.gate_dtype});
+    if (pass == Pass::backward) tensors.push_back({"grad_gate", p.grad_gate, p.gate_dtype});
     return tensors;
 }
 
@@ -31,9 +34,9 @@ bool is_time_inner(const LinearProblem& p, Pass pass, bool batch_invariant) {
     if (p.channels <= 1) return true;
     if (p.time <= 1) return false;
     const bool lays_gates_out = !p.broadcasts(broadcast_time) && !p.broadcasts(broadcast_channels);
-    const std::vector<Strides> tensors = lays_gates_out ? tensors_and_gates_of(p, pass) : tensors_of(p, pass);
     int time = 0, channels = 0;
-    for (const Strides& s : tensors) ++(s.time < s.channels ? time : channels);
+    for (const Tensor& tensor : lays_gates_out ? tensors_and_gates_of(p, pass) : tensors_of(p, pass))
+        ++(tensor.strides.time < tensor.strides.channels ? time : channels);
     return time == channels ? p.layout == Layout::bct : time > channels;
 }
 
@@ -42,9 +45,11 @@ bool can_fold(const LinearProblem& p, Pass pass, bool time_inner, bool batch_inv
     if (p.batch == 1) return true;
     if (batch_invariant || p.has_reset || !time_inner) return false;
     if (pass == Pass::backward && p.gate_broadcast != 0) return false;
-    const std::vector<Strides> tensors = tensors_and_gates_of(p, pass);
-    return std::all_of(tensors.begin(), tensors.end(),
-                       [&](const Strides& s) { return p.channels == 1 || s.batch == p.channels * s.channels; });
+    if (p.channels == 1) return true;
+    const std::vector<Tensor> tensors = tensors_and_gates_of(p, pass);
+    return std::all_of(tensors.begin(), tensors.end(), [&](const Tensor& tensor) {
+        return tensor.strides.batch == p.channels * tensor.strides.channels;
+    });
 }
 
 constexpr int64_t sector_bytes = 32;
@@ -68,10 +73,8 @@ LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_inv
     return {{l.batches, l.rows, p.time, !in_sectors, p.num_sequences}, l.time_inner, batch_invariant};
 }
 
-void begin_pass(LinearPass& l, const LinearProblem& problem, Pass pass, bool aligned, bool batch_invariant,
-                bool columns) {
+void begin_pass(LinearPass& l, const LinearProblem& problem, Pass pass, bool batch_invariant, bool columns) {
     l.pass = pass;
-    l.aligned = aligned;
     l.time_inner = is_time_inner(problem, l.pass, batch_invariant);
     l.sums = gate_sums_of(problem, l.pass, columns);
     l.finds_gate_values =
@@ -100,12 +103,17 @@ LinearProblem seen_by_kernel(const LinearPass& l, LinearProblem problem) {
     return problem;
 }
 
+RowAxis row_axis(const LinearPass& pass, const Strides& strides) {
+    if (pass.fold && strides.channels == 0) return {"batch", strides.batch};
+    return {"channels", strides.channels};
+}
+
 View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype) {
     const int64_t size = size_of(dtype);
     View v;
     v.batch = strides.batch * size;
     v.time = (pass.mirrored ? -1 : 1) * strides.time * size;
-    v.row = (pass.fold && strides.channels == 0 ? strides.batch : strides.channels) * size;
+    v.row = row_axis(pass, strides).stride * size;
     return v;
 }
 
@@ -149,20 +157,47 @@ void settle_alignment(LinearPass& l, const LinearProblem& p, bool one_gate) {
     l.gate_alignment = static_cast<uintptr_t>(one_gate ? size_of(p.gate_dtype) : alignment_of_access(l, p.gate_dtype));
 }
 
-bool fits_aligned(const LinearPass& l, const LinearProblem& p, bool one_gate) {
-    const int64_t pack = l.lane_rows;
-    const auto fits = [&](const Strides& strides, Dtype dtype) {
-        const View v = view_of(l, strides, dtype);
-        const int64_t size = size_of(dtype), piece = alignment_of_access(l, dtype);
-        const bool batches = v.batch % piece == 0 || l.batches == 1;
-        if (l.time_inner) return v.time == size && v.row % piece == 0 && batches && p.time * size % piece == 0;
-        return pack == 1 || (v.row == size && v.time % piece == 0 && batches && l.rows % pack == 0);
+const char* name_of(GateForm form) {
+    return form == GateForm::log ? "log" : form == GateForm::logit ? "logit" : "value";
+}
+
+std::string names_of_broadcast(const LinearProblem& p) {
+    std::string names;
+    const auto add = [&](GateBroadcast axis, const char* name) {
+        if (p.broadcasts(axis)) names += (names.empty() ? "" : "|") + std::string(name);
     };
-    std::vector<Strides> tensors = tensors_of(p, l.pass);
-    return std::all_of(tensors.begin(), tensors.end(), [&](const Strides& s) { return fits(s, p.dtype); }) &&
-           (one_gate || fits(p.gate, p.gate_dtype)) &&
-           (l.pass == Pass::forward || l.sums == GateSums::over_time || l.sums == GateSums::over_channels ||
-            fits(p.grad_gate, p.gate_dtype));
+    add(broadcast_batch, "batch");
+    add(broadcast_time, "time");
+    add(broadcast_channels, "channels");
+    return names;
+}
+
+std::string empty_refusal(const LinearProblem& p) {
+    if (!p.empty()) return {};
+    return fmt::format("{} is 0; takes problems with elements", p.batch == 0  ? "batch"
+                                                                : p.time == 0 ? "time"
+                                                                              : "channels");
+}
+
+std::string alignment_refusal(const LinearPass& l, const LinearProblem& p, bool one_gate) {
+    if (!l.time_inner && l.lane_rows == 1) return {};
+    std::vector<Tensor> tensors = tensors_of(p, l.pass);
+    if (!one_gate) tensors.push_back({"gate", p.gate, p.gate_dtype});
+    if (l.pass == Pass::backward && l.sums != GateSums::over_time && l.sums != GateSums::over_channels)
+        tensors.push_back({"grad_gate", p.grad_gate, p.gate_dtype});
+    for (const auto& [name, strides, dtype] : tensors) {
+        const RowAxis time{"time", strides.time}, rows = row_axis(l, strides);
+        const auto& [inner, step] = l.time_inner ? time : rows;
+        const auto& [outer, line] = l.time_inner ? rows : time;
+        const int64_t pack = alignment_of_access(l, dtype) / size_of(dtype);
+        if (step != 1) return fmt::format("stride {}.{} is {}; takes 1", name, inner, step);
+        if (line % pack != 0) return fmt::format("stride {}.{} is {}; takes multiples of {}", name, outer, line, pack);
+        if (l.batches != 1 && strides.batch % pack != 0)
+            return fmt::format("stride {}.batch is {}; takes multiples of {}", name, strides.batch, pack);
+        const Extent extent = l.time_inner ? p.time : l.rows;
+        if (extent % pack != 0) return fmt::format("{} is {}; takes multiples of {}", inner, extent, pack);
+    }
+    return {};
 }
 
 namespace {

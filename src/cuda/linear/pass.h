@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/linear_problem.h"
+#include "core/backend.h"
 #include "core/rounding.h"
 #include "core/workspace.h"
 #include "cuda/linear/instances/table.h"
@@ -31,6 +31,8 @@ enum class GateSums {
 struct LinearPass {
     virtual ~LinearPass() = default;
     virtual std::string describe() const = 0;
+    // Names what sets it apart from the other variants of its direction.
+    virtual const char* describe_variant() const = 0;
     // The end of a description.
     const char* describe_sums() const {
         return sums == GateSums::of_elements ? ", gradients of gates summed afterwards" : "";
@@ -40,7 +42,7 @@ struct LinearPass {
 
     Pass pass{};
     const LinearKernels* kernels = nullptr;
-    bool aligned = false;     // whole elements, pairs or vectors of 16 bytes may be read and written at once
+    bool aligned = true;      // whole elements, pairs or vectors of 16 bytes may be read and written at once
     bool time_inner = false;  // whether time, not rows, is the innermost axis of the tiles
     bool down = false;        // whether the walk goes against the order of memory
     bool mirrored = false;    // whether it goes with the steps of tensors that are turned round (SequenceOffsets)
@@ -70,6 +72,9 @@ struct LinearPass {
     bool lie_alike = false, takes_states = true, takes_states_in_place = true;
     bool one_gate_a_row = false;  // whether all steps share a gate, which is loaded as a constant and may lie anywhere
 
+    // Why this pass of "chunked" stands in for one of the plan's kernel; empty where it does not.
+    std::string refusal;
+
     // Scratch memory, and the offsets of what lies there.
     Workspace workspace;
     size_t records = 0, look_back_bytes = 0, carries = 0, terms = 0, gates = 0;
@@ -79,28 +84,42 @@ using LinearPassPointer = std::unique_ptr<LinearPass>;
 // Passes of one direction; a call takes the first one whose needs its arguments meet. The last one takes all.
 using PassVariants = std::vector<LinearPassPointer>;
 
-// The following functions make passes; they return null where the problem rules the kernel out, and, if `must_suit`, where
-// another is expected to be faster. "chunked" takes every problem.
-LinearPassPointer make_chunked_pass(const LinearProblem& problem, Pass pass, bool aligned, bool batch_invariant);
-LinearPassPointer make_rows_pass(const LinearProblem& problem, Pass pass, bool skewed, bool must_suit);
-// Lanes of "columns" have one row or two (`pack`).
-LinearPassPointer make_columns_pass(const LinearProblem& problem, Pass pass, int pack, bool skewed, bool must_suit);
-LinearPassPointer make_few_long_rows_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
+// The following functions make the variants of a pass. Where there are none, they tell in `refusal` which condition fails:
+// the problem rules the kernel out or, unless the options name it, another is expected to be faster.
+PassVariants make_rows_passes(const LinearProblem& problem, Pass pass, const Options& options, std::string& refusal);
+PassVariants make_columns_passes(const LinearProblem& problem, Pass pass, const Options& options, std::string& refusal);
+PassVariants make_few_long_rows_passes(const LinearProblem& problem, Pass pass, const Options& options,
+                                       std::string& refusal);
+// Whether "few_long_rows" takes both passes and is expected to be faster than chunks of rows in groups.
+bool few_long_rows_suit(const LinearProblem& problem, const Options& options);
+// "chunked" takes every problem.
+PassVariants make_chunked_passes(const LinearProblem& problem, Pass pass, bool batch_invariant);
 
-// Whether extents and strides allow aligned access for the kernel "chunked".
-bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant);
+// The following functions are shared by those.
 
-// The following functions are shared by those. First: the tensors of a pass but for the gates, and all of its tensors.
-std::vector<Strides> tensors_of(const LinearProblem& p, Pass pass);
-std::vector<Strides> tensors_and_gates_of(const LinearProblem& p, Pass pass);
+// A tensor of a pass, by the name of its strides in the descriptor.
+struct Tensor {
+    const char* name;
+    Strides strides;
+    Dtype dtype;
+};
+// All tensors of a pass but for the gates, and all of its tensors.
+std::vector<Tensor> tensors_of(const LinearProblem& p, Pass pass);
+std::vector<Tensor> tensors_and_gates_of(const LinearProblem& p, Pass pass);
 // Fills in the pass's axes and what follows from them. `columns` tells that it is for the kernel of that name.
-void begin_pass(LinearPass& l, const LinearProblem& problem, Pass pass, bool aligned, bool batch_invariant,
+void begin_pass(LinearPass& l, const LinearProblem& problem, Pass pass, bool batch_invariant = false,
                 bool columns = false);
 // The problem as the pass's kernel sees it: where it writes a gradient for each element, GRAD|GATE is dense and has the shape
 // of INPUT; where values of gates are found before it, GATE is dense and holds these. The functions below take this one as
 // `p`.
 LinearProblem seen_by_kernel(const LinearPass& l, LinearProblem problem);
 LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant);
+// The axis of a tensor's rows: batch entries where these are folded with a single channel.
+struct RowAxis {
+    const char* name;
+    int64_t stride;
+};
+RowAxis row_axis(const LinearPass& pass, const Strides& strides);
 // The tensor as the pass's kernel sees it.
 View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype);
 // Fills in what depends on the problem and the tuning.
@@ -108,8 +127,13 @@ void settle_params(LinearPass& l, const LinearProblem& p, const ChainedTuning& t
 // Fills in the alignment that a call's tensors must have for aligned access. `one_gate` tells that the kernel loads a
 // gate that rows or steps share as one element.
 void settle_alignment(LinearPass& l, const LinearProblem& p, bool one_gate = false);
-// Whether extents and strides allow aligned access.
-bool fits_aligned(const LinearPass& l, const LinearProblem& p, bool one_gate = false);
+// The words of the descriptor for sentences.
+const char* name_of(GateForm form);
+std::string names_of_broadcast(const LinearProblem& p);
+// The following return a sentence, which is empty where the condition holds: that the problem has elements, and that
+// extents and strides allow aligned access.
+std::string empty_refusal(const LinearProblem& p);
+std::string alignment_refusal(const LinearPass& l, const LinearProblem& p, bool one_gate = false);
 // Settles how GRAD|GATE of `problem` is summed, and books its scratch memory, after settle_params. Where sums are over rows
 // too, the kernel leaves one for each of so many `strips` of them.
 void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearProblem& p, Extent strips,

@@ -11,24 +11,32 @@
 namespace flashscan::cuda {
 namespace {
 
-// Whether, if the first row begins at the same place within 16 bytes in all tensors, every row does. A gate that all steps
-// share is loaded as one element.
-bool can_skew(const LinearPass& l, const LinearProblem& p) {
-    if (l.kernels->rows_skew == 0 || l.sums == GateSums::of_elements) return false;
-    const std::vector<Strides> tensors =
+// Returns a sentence unless, if the first row begins at the same place within 16 bytes in all tensors, every row does. A
+// gate that all steps share is loaded as one element.
+std::string skew_refusal(const LinearPass& l, const LinearProblem& p) {
+    const std::vector<Tensor> tensors =
         p.broadcasts(broadcast_time) ? tensors_of(p, l.pass) : tensors_and_gates_of(p, l.pass);
-    const View first = view_of(l, tensors.front(), p.dtype);
-    return std::all_of(tensors.begin(), tensors.end(), [&](const Strides& strides) {
-        const View v = view_of(l, strides, p.dtype);
-        return v.time == size_of(p.dtype) && (v.row - first.row) % bulk_alignment == 0 &&
-               (l.batches == 1 || (v.batch - first.batch) % bulk_alignment == 0);
-    });
+    const auto& [first_name, first, first_dtype] = tensors.front();
+    const int64_t pack = bulk_alignment / size_of(p.dtype);
+    for (const auto& [name, strides, dtype] : tensors) {
+        const RowAxis row = row_axis(l, strides), first_row = row_axis(l, first);
+        const auto unlike = [&](const char* axis, int64_t stride, int64_t first_stride) {
+            return fmt::format("strides {}.{} and {}.{} are {} and {}; takes those that differ by multiples of {}",
+                               first_name, axis, name, axis, first_stride, stride, pack);
+        };
+        if (strides.time != 1) return fmt::format("stride {}.time is {}; takes 1", name, strides.time);
+        if ((row.stride - first_row.stride) % pack != 0) return unlike(row.name, row.stride, first_row.stride);
+        if (l.batches != 1 && (strides.batch - first.batch) % pack != 0)
+            return unlike("batch", strides.batch, first.batch);
+    }
+    return {};
 }
 
-// Whether channels lie side by side in all tensors.
-bool can_skew_pairs(const LinearPass& l, const LinearProblem& p) {
-    const std::vector<Strides> tensors = tensors_and_gates_of(p, l.pass);
-    return std::all_of(tensors.begin(), tensors.end(), [](const Strides& s) { return s.channels == 1; });
+// Returns a sentence unless channels lie side by side in all tensors.
+std::string skewed_pairs_refusal(const LinearPass& l, const LinearProblem& p) {
+    for (const auto& [name, strides, dtype] : tensors_and_gates_of(p, l.pass))
+        if (strides.channels != 1) return fmt::format("stride {}.channels is {}; takes 1", name, strides.channels);
+    return {};
 }
 
 // Whether the kernels have code for log or logit gates together with resets, packed sequences and, backward, initial
@@ -37,11 +45,13 @@ bool cuts_forms(const LinearProblem& p, Pass pass) {
     return size_of(p.gate_dtype) >= 4 && !(pass == Pass::backward && is_complex(p.gate_dtype));
 }
 
-// Whether the kernels take the problem, as they see it. Empty problems are refused too.
-bool can_take(const LinearPass& l, const LinearProblem& p) {
+// Returns a sentence where the kernels have no code for the problem, as they see it.
+std::string code_refusal(const LinearPass& l, const LinearProblem& p) {
+    if (p.empty()) return empty_refusal(p);
     const bool cuts = p.has_reset || p.packed();
-    if (p.gate_form != GateForm::value && cuts && !cuts_forms(p, l.pass)) return false;
-    return p.time > 0 && p.batch * p.channels > 0;
+    if (p.gate_form == GateForm::value || !cuts || cuts_forms(p, l.pass)) return {};
+    return fmt::format("gate_form is {}; takes {} gates by value alone where {}", name_of(p.gate_form),
+                       name_of(p.gate_dtype), p.has_reset ? "steps are reset" : "sequences are packed");
 }
 
 // What both have in common.
@@ -52,14 +62,27 @@ struct ChainedPass : LinearPass {
     // The tensors are aligned to elements alone. With "rows", a row may begin anywhere in a 16-byte vector, at the same
     // place in every tensor; with "columns", each tensor's pairs of rows may begin at any element.
     bool skewed = false;
-    int group_chunks = 1;  // chunks of a group whose summaries are gathered
+    bool one_gate = false;  // the kernel loads a gate of a row or a pair of rows as one element
+    int group_chunks = 1;   // chunks of a group whose summaries are gathered
 
     ChainedTile lane_tile(int row_lanes = 32) const { return {tile.lane_rows, tile.steps, tile.warps, row_lanes}; }
 
-    // Completes a pass after its tuning; lanes publish what their `pack` rows carry together. Returns false where the
-    // blocks of a set exceed 31 bits.
-    bool settle(const LinearProblem& problem, const LinearProblem& p, int pack, Extent strips) {
-        if (tuning.set_groups * tuning.chunks > std::numeric_limits<int32_t>::max()) return false;
+    // The bytes through which chunks meet; lanes publish what their `pack` rows carry together.
+    ChainedBytes exchanged(int pack) const {
+        return exchanged_bytes(tuning, group_chunks, batches * ceil_div(rows, pack), kernels->carry_bytes,
+                               kernels->record_bytes * pack);
+    }
+
+    // Returns a sentence where the blocks of a set exceed 31 bits.
+    std::string set_refusal() const {
+        constexpr int64_t most = std::numeric_limits<int32_t>::max();
+        if (tuning.set_groups * tuning.chunks <= most) return {};
+        return fmt::format("{} groups of rows x {} chunks run in turn; takes up to 2^31 - 1", tuning.set_groups,
+                           tuning.chunks);
+    }
+
+    // Completes a pass after its tuning.
+    void settle(const LinearProblem& problem, const LinearProblem& p, int pack, Extent strips) {
         settle_params(*this, p, tuning);
         sets = sets_of(tuning, rows);
         params.grouped = group_chunks > 1;
@@ -67,13 +90,16 @@ struct ChainedPass : LinearPass {
         takes_states = !p.packed();
         takes_states_in_place = tuning.chunks < 3;
         threads = 32 * tuning.warps;
-        const auto [of_chunks, all] = exchanged_bytes(tuning, group_chunks, batches * ceil_div(rows, pack),
-                                                      kernels->carry_bytes, kernels->record_bytes * pack);
+        const auto [of_chunks, all] = exchanged(pack);
         look_back_bytes = static_cast<size_t>(all);
         carries = workspace.book(all);
         records = carries + static_cast<size_t>(of_chunks);
-        return true;
+        if (!skewed) return settle_alignment(*this, p, one_gate);
+        data_alignment = static_cast<uintptr_t>(size_of(p.dtype));
+        gate_alignment = static_cast<uintptr_t>(size_of(p.gate_dtype));
     }
+
+    const char* describe_variant() const override { return skewed ? "skewed" : "aligned"; }
 
     void enqueue(LinearParams& to, char* scratch, void* stream) const override {
         const bool hands_on = tuning.chunks > 1;
@@ -91,100 +117,180 @@ struct ChainedPass : LinearPass {
   protected:
     std::string describe(int64_t groups, int64_t group_rows, const char* inner) const {
         return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, {} innermost, {}", groups,
-                           group_rows, tuning.chunks, tuning.chunk_steps, tuning.set_groups, inner,
-                           skewed ? "skewed" : "aligned");
+                           group_rows, tuning.chunks, tuning.chunk_steps, tuning.set_groups, inner, describe_variant());
     }
 };
 
 struct RowsPass final : ChainedPass {
+    RowsPass(const LinearProblem& problem, Pass of, bool begins_anywhere) {
+        begin_pass(*this, problem, of);
+        const bool backward = pass == Pass::backward;
+        kernel = kernels->rows[down][backward];
+        tile = kernels->rows_tile[backward];
+        lane_rows = tile.lane_rows;
+        skewed = lie_alike = begins_anywhere;
+        one_gate = one_gate_a_row = problem.broadcasts(broadcast_time);
+    }
+
+    // Whether rows that begin anywhere are taken.
+    bool skews() const { return kernels->rows_skew != 0 && sums != GateSums::of_elements; }
+
+    // Cuts time, and returns the condition that fails, if one does.
+    std::string tune(const LinearProblem& problem, const LinearProblem& p, bool must_suit) {
+        if (std::string why = code_refusal(*this, p); !why.empty()) return why;
+        if (!time_inner) return "channels are innermost; takes time innermost";
+        if (kernel == nullptr) return width_refusal(problem, p);
+        if (batches * rows > std::numeric_limits<int32_t>::max())
+            return fmt::format("batch * channels is {}; takes up to 2^31 - 1", batches * rows);
+        if (std::string why = skewed ? skew_refusal(*this, p) : alignment_refusal(*this, p, one_gate); !why.empty())
+            return why;
+        LinearShape shape = shape_of(*this, p, false);
+        if (skewed) shape.skew = kernels->rows_skew;
+        tuning = tune_chained_rows(shape, lane_tile());
+        const bool suits = chained_rows_suit(shape, tuning), grouped = !suits && chained_groups_suit(tuning);
+        group_chunks = cuda::group_chunks(grouped, true);
+        if (must_suit && !suits && !grouped)
+            return fmt::format("time is {}; with {} rows takes more than {} steps", p.time, batches * rows,
+                               (tuning.chunks * tuning.chunk_steps - shape.skew) / 2);
+        return set_refusal();
+    }
+
+    void settle(const LinearProblem& problem, const LinearProblem& p) {
+        ChainedPass::settle(problem, p, 1, rows);
+        params.log2_lane_rows = 0;
+        shared_bytes = tile.shared_bytes / tile.warps * tuning.warps;
+    }
+
     std::string describe() const override {
         std::string text = ChainedPass::describe(tuning.row_groups, 1 << tuning.log2_warp_rows, "time");
         if (group_chunks > 1) text += fmt::format(", carries by groups of {} chunks", group_chunks);
         return text + describe_sums();
     }
+
+  private:
+    // The sentence where no kernel is compiled, since gates, as it would see them, are not as wide as the data.
+    std::string width_refusal(const LinearProblem& problem, const LinearProblem& p) const {
+        if (p.gate_dtype == problem.gate_dtype)
+            return fmt::format("gate_dtype is {} and dtype {}; takes gates as wide as the data", name_of(p.gate_dtype),
+                               name_of(p.dtype));
+        if (sums == GateSums::over_time)
+            return fmt::format("gate_form is {}; takes {} gates that all steps share by value alone backward",
+                               name_of(problem.gate_form), name_of(problem.gate_dtype));
+        return fmt::format("gate_broadcast is {}; takes {} gates backward of each element or shared by all steps",
+                           names_of_broadcast(problem), name_of(problem.gate_dtype));
+    }
 };
 
 struct ColumnsPass final : ChainedPass {
-    int strip = 0;  // rows of a warp
+    int pack = 0;       // rows of a lane
+    int row_lanes = 0;  // lanes of a warp that have rows
+    int strip = 0;      // rows of a warp
+
+    ColumnsPass(const LinearProblem& problem, Pass of, int rows_of_lane, bool lies_anywhere) : pack(rows_of_lane) {
+        begin_pass(*this, problem, of, false, true);
+        const bool backward = pass == Pass::backward;
+        skewed = lies_anywhere;
+        kernel = skewed ? kernels->skewed_columns[backward] : kernels->columns[pack - 1][backward];
+        tile = kernels->columns_tile[pack - 1][backward];
+        lane_rows = tile.lane_rows;
+        row_lanes = skewed ? skewed_pair_lanes : 32;
+        strip = row_lanes * lane_rows;
+        // The kernel has one gate for the rows of a pair, which it loads as one element. Wider data have lanes of one
+        // row, which are faster then.
+        one_gate = size_of(problem.dtype) == 2 && !skewed && problem.broadcasts(broadcast_channels);
+    }
+
+    // Cuts time, and returns the condition that fails, if one does.
+    std::string tune(const LinearProblem& p, bool must_suit) {
+        const bool backward = pass == Pass::backward;
+        if (std::string why = code_refusal(*this, p); !why.empty()) return why;
+        if (time_inner) return "time is innermost; takes channels innermost";
+        if (std::string why = skewed ? skewed_pairs_refusal(*this, p) : alignment_refusal(*this, p, one_gate);
+            !why.empty())
+            return why;
+        LinearShape shape = shape_of(*this, p, false);
+        if (skewed) shape.shares_sectors = true;
+        const ChainedTile cut = lane_tile(row_lanes);
+        tuning = tune_chained_columns(shape, cut);
+        const bool narrowest = pack == 1 || kernels->columns[0][backward] == nullptr;
+        const bool suits = chained_columns_suit(shape, cut, tuning, narrowest);
+        const bool grouped = !suits && chained_column_groups_suit(shape, cut, tuning, kernels->record_bytes * pack);
+        group_chunks = cuda::group_chunks(grouped, false);
+        if (must_suit && !suits && !grouped) return suit_refusal(shape);
+        if (std::string why = set_refusal(); !why.empty()) return why;
+        // Chunks of wide elements are short and their carries many, but scratch memory should stay within about 1 % of
+        // the tensors.
+        const int64_t step_bytes = size_of(p.gate_dtype) + size_of(p.dtype) * (backward ? 2 : 1);
+        const int64_t most = std::max<int64_t>(4 << 20, p.batch * p.channels * p.time / 100 * step_bytes);
+        if (const Extent all = exchanged(pack).all; must_suit && all > most)
+            return fmt::format("chunks would exchange {} bytes; takes up to {}", all, most);
+        return {};
+    }
+
+    void settle(const LinearProblem& problem, const LinearProblem& p) {
+        ChainedPass::settle(problem, p, pack, ceil_div(rows, int64_t{strip}));
+        params.log2_lane_rows = 5;
+        if (pass == Pass::backward && p.gate_form != GateForm::value && !cuts_forms(p, pass)) takes_states = false;
+    }
+
     std::string describe() const override {
         return ChainedPass::describe(batches * tuning.row_groups, int64_t{strip} << tuning.log2_warp_rows, "channel") +
                describe_sums();
     }
-};
 
-// Sets the alignment of the tensors of a call.
-void settle_access(ChainedPass& l, const LinearProblem& p, bool one_gate) {
-    if (!l.skewed) return settle_alignment(l, p, one_gate);
-    l.data_alignment = static_cast<uintptr_t>(size_of(p.dtype));
-    l.gate_alignment = static_cast<uintptr_t>(size_of(p.gate_dtype));
-}
+  private:
+    // The sentence where another kernel is expected to be faster.
+    std::string suit_refusal(const LinearShape& shape) const {
+        if (!fills_chunks(shape, tuning))
+            return fmt::format("time is {}; takes what fills chunks of {} steps", shape.time, tuning.chunk_steps);
+        return fmt::format("rows make {} strips of {}; takes more where time is cut into {} chunks",
+                           batches * ceil_div(rows, int64_t{strip}), strip, tuning.chunks);
+    }
+};
 
 }  // namespace
 
-LinearPassPointer make_rows_pass(const LinearProblem& problem, Pass pass, bool skewed, bool must_suit) {
-    auto owned = std::make_unique<RowsPass>();
-    RowsPass& l = *owned;
-    begin_pass(l, problem, pass, true, false);
-    const LinearProblem p = seen_by_kernel(l, problem);
-    if (!can_take(l, p)) return nullptr;
-    const bool backward = pass == Pass::backward;
-    l.kernel = l.kernels->rows[l.down][backward];
-    l.tile = l.kernels->rows_tile[backward];
-    l.lane_rows = l.tile.lane_rows;
-    l.skewed = l.lie_alike = skewed;
-    l.one_gate_a_row = p.broadcasts(broadcast_time);
-    if (!l.time_inner || l.kernel == nullptr || l.batches * l.rows > std::numeric_limits<int32_t>::max())
-        return nullptr;
-    if (skewed ? !can_skew(l, p) : !fits_aligned(l, p, l.one_gate_a_row)) return nullptr;
-    LinearShape shape = shape_of(l, p, false);
-    if (skewed) shape.skew = l.kernels->rows_skew;
-    l.tuning = tune_chained_rows(shape, l.lane_tile());
-    const bool suits = chained_rows_suit(shape, l.tuning), grouped = !suits && chained_groups_suit(l.tuning);
-    l.group_chunks = group_chunks(grouped, true);
-    if ((must_suit && !suits && !grouped) || !l.settle(problem, p, 1, l.rows)) return nullptr;
-    l.params.log2_lane_rows = 0;
-    l.shared_bytes = l.tile.shared_bytes / l.tile.warps * l.tuning.warps;
-    settle_access(l, p, l.one_gate_a_row);
-    return owned;
+PassVariants make_rows_passes(const LinearProblem& problem, Pass pass, const Options& options, std::string& refusal) {
+    const bool must_suit = options.kernel.empty();
+    PassVariants passes;
+    for (const bool skewed : {false, true}) {
+        auto l = std::make_unique<RowsPass>(problem, pass, skewed);
+        if (skewed && !l->skews()) break;
+        const LinearProblem p = seen_by_kernel(*l, problem);
+        refusal = l->tune(problem, p, must_suit);
+        if (!refusal.empty()) continue;
+        if (must_suit && passes.empty() && l->group_chunks > 1 && few_long_rows_suit(problem, options)) {
+            refusal = "few_long_rows takes the problem, and is expected to be faster than chunks in groups";
+            break;
+        }
+        l->settle(problem, p);
+        passes.push_back(std::move(l));
+    }
+    return passes;
 }
 
-LinearPassPointer make_columns_pass(const LinearProblem& problem, Pass pass, int pack, bool skewed, bool must_suit) {
-    const bool backward = pass == Pass::backward;
-    auto owned = std::make_unique<ColumnsPass>();
-    ColumnsPass& l = *owned;
-    begin_pass(l, problem, pass, true, false, true);
-    const LinearProblem p = seen_by_kernel(l, problem);
-    if (!can_take(l, p)) return nullptr;
-    l.skewed = skewed;
-    l.kernel = skewed ? l.kernels->skewed_columns[backward] : l.kernels->columns[pack - 1][backward];
-    l.tile = l.kernels->columns_tile[pack - 1][backward];
-    l.lane_rows = l.tile.lane_rows;
-    const int row_lanes = skewed ? skewed_pair_lanes : 32;
-    l.strip = row_lanes * l.lane_rows;
-    // The kernel has one gate for the rows of a pair, which it loads as one element. Wider data have lanes of one row,
-    // which are faster then.
-    const bool one_gate_a_pair = size_of(p.dtype) == 2 && !skewed && p.broadcasts(broadcast_channels);
-    if (l.time_inner || l.kernel == nullptr) return nullptr;
-    if (skewed ? !can_skew_pairs(l, p) : !fits_aligned(l, p, one_gate_a_pair)) return nullptr;
-    LinearShape shape = shape_of(l, p, false);
-    if (skewed) shape.shares_sectors = true;
-    const ChainedTile tile = l.lane_tile(row_lanes);
-    l.tuning = tune_chained_columns(shape, tile);
-    const bool narrowest = pack == 1 || l.kernels->columns[0][backward] == nullptr;
-    const bool suits = chained_columns_suit(shape, tile, l.tuning, narrowest);
-    const bool grouped = !suits && chained_column_groups_suit(shape, tile, l.tuning, l.kernels->record_bytes * pack);
-    l.group_chunks = group_chunks(grouped, false);
-    if ((must_suit && !suits && !grouped) || !l.settle(problem, p, pack, ceil_div(l.rows, int64_t{l.strip})))
-        return nullptr;
-    l.params.log2_lane_rows = 5;
-    settle_access(l, p, one_gate_a_pair);
-    if (backward && p.gate_form != GateForm::value && !cuts_forms(p, pass)) l.takes_states = false;
-    // Chunks of wide elements are short and their carries many, but scratch memory should stay within about 1 % of the
-    // tensors.
-    const int64_t step_bytes = size_of(p.gate_dtype) + size_of(p.dtype) * (backward ? 2 : 1);
-    const int64_t most = std::max<int64_t>(4 << 20, p.batch * p.channels * p.time / 100 * step_bytes);
-    if (must_suit && static_cast<int64_t>(l.look_back_bytes) > most) return nullptr;
-    return owned;
+PassVariants make_columns_passes(const LinearProblem& problem, Pass pass, const Options& options,
+                                 std::string& refusal) {
+    const bool must_suit = options.kernel.empty();
+    const auto tuned = [&](int pack, bool skewed) -> std::unique_ptr<ColumnsPass> {
+        auto l = std::make_unique<ColumnsPass>(problem, pass, pack, skewed);
+        // Pairs that lie anywhere have a gate for each row.
+        if (l->kernel == nullptr || (skewed && problem.broadcasts(broadcast_channels))) return nullptr;
+        refusal = l->tune(seen_by_kernel(*l, problem), must_suit);
+        return refusal.empty() ? std::move(l) : nullptr;
+    };
+    auto wide = tuned(2, false), narrow = tuned(1, false), skewed = tuned(2, true);
+    // Lanes of one row make strips that are half as wide, and longer chunks. Of two variants that suit, the wide one is
+    // kept unless it cuts time into chunks where the narrow one does not, or has few strips.
+    if (wide && narrow && must_suit)
+        (wide->group_chunks > 1 || (wide->tuning.chunks > 1 && narrow->tuning.chunks == 1) ? wide : narrow).reset();
+    PassVariants passes;
+    for (auto* const l : {&wide, &narrow, &skewed}) {
+        if (*l == nullptr) continue;
+        (*l)->settle(problem, seen_by_kernel(**l, problem));
+        passes.push_back(std::move(*l));
+    }
+    return passes;
 }
 
 }  // namespace flashscan::cuda

@@ -2,6 +2,8 @@
 // The choices of tuning.h. The constants were measured on an H200 (bench/results).
 #include "cuda/linear/tuning.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/rounding.h"
@@ -89,10 +91,18 @@ WavesTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multi
     return t;
 }
 
-bool waves_suit(const LinearShape& shape, const WavesTuning& waves) {
-    const int64_t rows = shape.batches * shape.rows, sequences = shape.batches * waves.row_groups;
-    return rows <= wave_most_rows[shape.time_inner] && sequences * waves.chunks >= wave_least_waves * waves.blocks &&
-           waves.chunks >= wave_least_chunks;
+std::string waves_refusal(const LinearShape& shape, const WavesTuning& waves) {
+    const int64_t rows = shape.batches * shape.rows, chunks = shape.batches * waves.row_groups * waves.chunks;
+    if (rows > wave_most_rows[shape.time_inner])
+        return fmt::format("batch * channels is {}; takes up to {} rows with {} innermost", rows,
+                           wave_most_rows[shape.time_inner], shape.time_inner ? "time" : "channels");
+    if (waves.chunks < wave_least_chunks)
+        return fmt::format("time is {}, cut into {} chunks; takes {} or more", shape.time, waves.chunks,
+                           wave_least_chunks);
+    if (chunks < wave_least_waves * waves.blocks)
+        return fmt::format("time is {}, which gives {} blocks {} chunks; takes {} or more for each", shape.time,
+                           waves.blocks, chunks, wave_least_waves);
+    return {};
 }
 
 }  // namespace flashscan::cuda

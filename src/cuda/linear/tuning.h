@@ -3,6 +3,8 @@
 // of the shape.
 #pragma once
 
+#include <string>
+
 #include "cuda/launch/chained_tuning.h"
 
 namespace flashscan::cuda {
@@ -42,8 +44,8 @@ struct WavesTuning : ChainedTuning {
 
 ChunkedTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 WavesTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
-// Whether "few_long_rows" is expected to be fastest where "rows" without groups of chunks, and "columns", are not.
-// Otherwise, and for problems that it does not take, "rows" gathers chunks in groups.
-bool waves_suit(const LinearShape& shape, const WavesTuning& waves);
+// Why "few_long_rows" is not expected to be fastest where "rows" without groups of chunks, and "columns", are not; empty
+// where it is. Otherwise, and for problems that it does not take, "rows" gathers chunks in groups.
+std::string waves_refusal(const LinearShape& shape, const WavesTuning& waves);
 
 }  // namespace flashscan::cuda

@@ -12,6 +12,7 @@
 #include "cuda/linear/instances/few_long_rows_table.h"
 #include "cuda/linear/tensor_maps.h"
 #include "cuda/loader/tensor_map.h"
+#include "cuda/runtime.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -25,6 +26,61 @@ struct FewLongRowsPass final : LinearPass {
     // What the kernel takes beside LinearParams, with time innermost and with channels innermost.
     WavesParams waves;
     StripWavesParams strips;
+
+    // Finds the kernel and cuts time. Returns the condition that fails, if one does.
+    std::string tune(const LinearProblem& p, Pass of, int device, bool must_suit) {
+        if (std::string why = problem_refusal(p); !why.empty()) return why;
+        if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) < 9 || !has_tensor_maps())
+            return fmt::format("device {} has no bulk copy engine, which compute capability 9.0 brings", device);
+        const WaveKernels* const compiled = wave_kernels(p.dtype, p.gate_dtype);
+        if (compiled == nullptr)
+            return fmt::format("dtype is {} and gate_dtype {}; takes f32, bf16 or f16 for both", name_of(p.dtype),
+                               name_of(p.gate_dtype));
+        begin_pass(*this, p, of);
+        mirrored = false;
+        const bool backward = pass == Pass::backward;
+        kernel = compiled->kernel[time_inner][down][backward];
+        facts = compiled->facts[time_inner][backward];
+        if (kernel == nullptr)
+            return fmt::format("channels are innermost and dtype is {}, which takes as long by chunked",
+                               name_of(p.dtype));
+        // Rows that lie side by side are copied in units of this alignment.
+        own_alignment = time_inner ? bulk_alignment : map_alignment;
+        lane_rows = static_cast<int>(own_alignment / size_of(p.dtype));
+        const LinearShape shape = shape_of(*this, p, false);
+        tuning = tune_waves(shape, {facts.lane_rows, facts.steps, facts.rows, facts.warps, facts.ring},
+                            device_attribute(cudaDevAttrMultiProcessorCount, device));
+        if (std::string why = waves_refusal(shape, tuning); must_suit && !why.empty()) return why;
+        if (std::string why = alignment_refusal(*this, p); !why.empty()) return why;
+        if (all_chunks() > std::numeric_limits<int32_t>::max())
+            return fmt::format("rows have {} chunks; takes up to 2^31 - 1", all_chunks());
+        if (std::string why = time_inner ? "" : settle_maps(p); !why.empty()) return why;
+        if (kernel_attributes(kernel).ptxVersion < 90)
+            return "the library was built without code of compute capability 9.0";
+        return {};
+    }
+
+    // Settles the launch.
+    void settle(const LinearProblem& p) {
+        settle_params(*this, p, tuning);
+        params.log2_lane_rows = tuning.log2_lane_rows;
+        settle_alignment(*this, p);
+        threads = facts.threads;
+        shared_bytes = tuning.ring * facts.stage_bytes;
+        dense = !time_inner && is_dense(size_of(p.dtype));
+        settle_waves();
+        book();
+    }
+
+    // Returns what no kernel of these has code for.
+    static std::string problem_refusal(const LinearProblem& p) {
+        if (p.packed()) return fmt::format("num_sequences is {}; takes 0", p.num_sequences);
+        if (p.has_reset) return "flags is LINEAR_FLAG_RESET; takes 0";
+        if (p.gate_form != GateForm::value) return fmt::format("gate_form is {}; takes value", name_of(p.gate_form));
+        if (p.gate_broadcast != 0)
+            return fmt::format("gate_broadcast is {}; takes a gate for each element", names_of_broadcast(p));
+        return empty_refusal(p);
+    }
 
     void settle_waves() {
         const Divisor by_chunks = divisor_of(static_cast<uint32_t>(tuning.chunks));
@@ -44,24 +100,24 @@ struct FewLongRowsPass final : LinearPass {
         return steps;
     }
 
-    // Settles tensor maps, whose boxes have the rows of a warp. Returns false where a tensor cannot have one.
-    bool settle_maps(const LinearProblem& p) {
-        const bool backward = pass == Pass::backward;
-        const auto map_of = [&](const View& view, Dtype dtype) {
-            MapShape map;
-            map.element_bytes = static_cast<int>(size_of(dtype));
-            const MapAxis of_rows{rows, view.row, warp_rows()};
-            const MapAxis time{p.time, view.time, box_steps()};
-            map.axes = {of_rows, time, MapAxis{batches, view.batch, 1}};
-            return map;
-        };
-        const LinearParams& v = params;
-        maps = {map_of(v.gate, p.gate_dtype), map_of(v.source, p.dtype), map_of(v.states, p.dtype),
-                map_of(v.result, p.dtype), map_of(v.grad_gate, p.gate_dtype)};
-        const std::array<bool, 5> used = {true, true, backward, true, backward};
-        for (size_t i = 0; i < used.size(); ++i)
-            if (used[i] && !can_map(maps[i])) return false;
-        return true;
+    // Settles tensor maps, whose boxes have the rows of a warp. Returns a sentence where a tensor cannot have one.
+    std::string settle_maps(const LinearProblem& p) {
+        // Where the maps of tensors_and_gates_of are.
+        constexpr std::array<size_t, 5> places[2] = {{1, 3, 0}, {1, 2, 3, 0, 4}};
+        auto place = places[pass == Pass::backward].begin();
+        for (const auto& [name, strides, dtype] : tensors_and_gates_of(p, pass)) {
+            const View view = view_of(*this, strides, dtype);
+            MapShape& shape = maps[*place++];
+            shape.element_bytes = static_cast<int>(size_of(dtype));
+            shape.axes = {MapAxis{rows, view.row, warp_rows()}, MapAxis{p.time, view.time, box_steps()},
+                          MapAxis{batches, view.batch, 1}};
+            if (!can_map(shape))
+                return fmt::format(
+                    "strides {}.batch and .time are {} and {}; takes extents up to 2^31 and strides "
+                    "above 0 and below 2^40 bytes",
+                    name, strides.batch, strides.time);
+        }
+        return {};
     }
 
     bool is_dense(int64_t element_bytes) const {
@@ -81,6 +137,7 @@ struct FewLongRowsPass final : LinearPass {
         carries = records + static_cast<size_t>(of_chunks);
     }
 
+    const char* describe_variant() const override { return "in waves"; }
     std::string describe() const override {
         return fmt::format(
             "{} x {} blocks walk {} x {} chunks of {} rows x {} steps in waves, rings of {}, {} innermost",
@@ -117,36 +174,20 @@ struct FewLongRowsPass final : LinearPass {
 
 }  // namespace
 
-LinearPassPointer make_few_long_rows_pass(const LinearProblem& p, Pass pass, int multiprocessors, bool must_suit) {
-    if (p.packed() || p.has_reset || p.gate_form != GateForm::value || p.gate_broadcast != 0) return nullptr;
-    if (p.time == 0 || p.batch * p.channels == 0 || !can_align(p, pass, false)) return nullptr;
-    auto owned = std::make_unique<FewLongRowsPass>();
-    FewLongRowsPass& l = *owned;
-    begin_pass(l, p, pass, true, false);
-    l.mirrored = false;
-    const bool backward = pass == Pass::backward;
-    const WaveKernels* const kernels = wave_kernels(p.dtype, p.gate_dtype);
-    if (kernels == nullptr || kernels->kernel[l.time_inner][l.down][backward] == nullptr) return nullptr;
-    l.kernel = kernels->kernel[l.time_inner][l.down][backward];
-    l.facts = kernels->facts[l.time_inner][backward];
-    l.own_alignment = l.time_inner ? bulk_alignment : map_alignment;
-    const LinearShape shape = shape_of(l, p, false);
-    l.tuning = tune_waves(shape, {l.facts.lane_rows, l.facts.steps, l.facts.rows, l.facts.warps, l.facts.ring},
-                          multiprocessors);
-    if (must_suit && !waves_suit(shape, l.tuning)) return nullptr;
-    if (l.all_chunks() > std::numeric_limits<int32_t>::max()) return nullptr;
-    settle_params(l, p, l.tuning);
-    l.params.log2_lane_rows = l.tuning.log2_lane_rows;
-    settle_alignment(l, p);
-    l.threads = l.facts.threads;
-    l.shared_bytes = l.tuning.ring * l.facts.stage_bytes;
-    if (!l.time_inner) {
-        if (!l.settle_maps(p)) return nullptr;
-        l.dense = l.is_dense(size_of(p.dtype));
-    }
-    l.settle_waves();
-    l.book();
-    return owned;
+PassVariants make_few_long_rows_passes(const LinearProblem& problem, Pass pass, const Options& options,
+                                       std::string& refusal) {
+    PassVariants passes;
+    auto l = std::make_unique<FewLongRowsPass>();
+    refusal = l->tune(problem, pass, options.device, options.kernel.empty());
+    if (!refusal.empty()) return passes;
+    l->settle(problem);
+    passes.push_back(std::move(l));
+    return passes;
+}
+
+bool few_long_rows_suit(const LinearProblem& problem, const Options& options) {
+    const auto suits = [&](Pass pass) { return FewLongRowsPass().tune(problem, pass, options.device, true).empty(); };
+    return suits(Pass::forward) && suits(Pass::backward);
 }
 
 }  // namespace flashscan::cuda
