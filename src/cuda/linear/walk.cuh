@@ -139,7 +139,8 @@ struct Walk {
             p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
         return states || (!holds_all && p.gate_form != gate_value);
     }
-    // Calls f with the kind of a warp that has events. Log and logit gates take the general loop.
+    // Calls f with the kind of a warp that has events, for the kernel "chunked". States of sequences take the general
+    // loop, and so do log and logit gates unless the tile holds_all.
     template <typename F>
     static __device__ __forceinline__ void with_event_kind(const LinearParams& p, F&& f) {
         if (needs_general(p))
