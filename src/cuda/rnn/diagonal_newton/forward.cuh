@@ -42,8 +42,8 @@ struct RnnNewtonForward {
     // f32, and for 16-bit data less than the rounding of the data.
     static constexpr double tolerance = sizeof(X) == 4 ? 0x1p-21 : 0x1p-17;
 
-    // What a segment, or a block for all of its segments, shares with the others: the states before and after its steps,
-    // the Jacobian of the latter by the former, and the recent magnitude of the states.
+    // What a segment, or a block for all of its segments, shares with the others: the states before and after its
+    // steps, the Jacobian of the latter by the former, and the recent magnitude of the states.
     struct Told {
         Wide start[S], end[S], slope[S][S], scale[S];
     };

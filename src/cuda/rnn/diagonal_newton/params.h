@@ -23,8 +23,8 @@ inline constexpr int rnn_newton_scan_block = 64;
 // Jacobian of the latter by the former, and the recent magnitude of the states.
 constexpr int rnn_newton_numbers(int states) { return states * (3 + states); }
 
-// Numbers of the states' type in a block's shared memory: those that its segments share, those that it receives from the
-// blocks of its cluster, and the carry. The flags of the cluster and INPUT of its segments follow.
+// Numbers of the states' type in a block's shared memory: those that its segments share, those that it receives from
+// the blocks of its cluster, and the carry. The flags of the cluster and INPUT of its segments follow.
 constexpr int rnn_newton_words(int states, int warps, int blocks) {
     return 32 * (rnn_newton_numbers(states) * (warps + (blocks > 1 ? blocks : 0)) + states);
 }
