@@ -6,8 +6,7 @@
 // through L2 in every step.
 //
 //     gather     out[m, n] = sum over k of R[m, k] vector[n, k], after an all-gather: every block publishes its units
-//     of
-//                the vectors to all blocks.
+//                of the vectors to all blocks.
 //     scatter    out[k, n] = sum over m of R[m, k] own[m, n], before a reduce-scatter: every block stores its part for
 //                all blocks, and each adds up the parts for its own units in the order of the blocks.
 //
