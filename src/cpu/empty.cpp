@@ -91,11 +91,11 @@ class EmptyOperator final : public Empty<OperatorKernel> {
 
   private:
     Dtype state() const { return state_dtype(p_.dtype); }
-    // That are written: of states, or of a reduction.
+    // How many numbers of an array of states are written; 0 where it is null and the operator is no reduction.
     int64_t numbers(const void* states, const OperatorBuffers&) const {
         return states == nullptr && !p_.is_reduction() ? int64_t{0} : int64_t{state_bytes_ / size_of(state())};
     }
-    // Number i of STATE_IN, or without it of the identity.
+    // Stores number i of STATE_IN, or of the identity if there is none.
     void pass_number(const void* state_in, void* to, Dtype dtype, int64_t i) const {
         if (state_in != nullptr)
             reference::convert(to, dtype, i, state_in, state(), i);
@@ -104,7 +104,7 @@ class EmptyOperator final : public Empty<OperatorKernel> {
         else
             reference::store(to, dtype, i, p_.is_matmul() && i % p_.element() % (p_.dim + 1) == 0 ? 1 : 0);
     }
-    // Its identity is not known: without STATE_IN there is nothing to write.
+    // The identity of a custom operator is not known, so that without STATE_IN there is nothing to write.
     void forward_custom(const OperatorBuffers& b) const {
         if (b.state_in == nullptr) return;
         pass_states(b.state_in, b.state_out, state_bytes_);

@@ -22,8 +22,8 @@ inline int64_t row_steps(const LinearCall& call, int64_t row) {
     return call.offsets == nullptr ? call.time : offset(call, row + 1) - offset(call, row);
 }
 
-// What happens to chunks one after the other. A thread waits for its turn while those of earlier chunks run, so never
-// for long; it gives way to them where there are more threads than processors.
+// Lets the threads of chunks through one after the other, in the order of their turns. A thread waits only while those
+// of earlier chunks run, so never for long; it yields to them where there are more threads than processors.
 class Turns {
   public:
     void wait_for(int64_t turn) const {

@@ -110,9 +110,9 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     const Sizes size = sizes_of(p);
     const bool complex_gate = is_complex(p.gate_dtype), backward = pass == Pass::backward;
     LinearPartition q;
-    // Where bits may not depend on the batch, one row goes the way of many.
+    // Where bits may not depend on the batch, one row is summed as many are.
     q.sum_batch = p.broadcasts(broadcast_batch) && (p.batch > 1 || (batch_invariant && !p.packed()));
-    // Of packed sequences even the only step may belong to none.
+    // With packed sequences even a single step needs the sum, since it may belong to no sequence.
     q.sum_time = p.broadcasts(broadcast_time) && (p.time > 1 || p.packed());
     q.sum_channels = p.broadcasts(broadcast_channels) && p.channels > 1;
     q.rows = p.state_rows();
@@ -124,10 +124,11 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     q.variant.complex_data = is_complex(p.dtype);
     q.variant.complex_gate = complex_gate;
     q.variant.along_time = p.time > 1 && (backward ? p.grad_output : p.input).time == 1;
-    // The two ways add channels in another order, and a sequence of one step alone has no stride that tells its way.
+    // The two kinds of kernels add channels in different orders. The layout chooses between them here: the stride of
+    // time cannot where the call has a single step, and bits must not depend on the number of steps.
     if (batch_invariant && p.packed() && q.sum_channels) q.variant.along_time = p.layout == Layout::bct;
     choose_chunk(q, p, size, pass, batch_invariant);
-    // A chain sums over all channels at once, blocks of rows over those of a block at a time.
+    // A chain adds all channels at once, whole rows add those of a block at a time, so that their bits differ.
     const bool sums_alike = !batch_invariant || !backward || !q.sum_channels;
     q.chained = chunked && q.chunk > 0 && q.row_bytes <= most_step_bytes && sums_alike;
     if (q.chained) {

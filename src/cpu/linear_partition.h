@@ -41,7 +41,7 @@ LinearPartition partition(const LinearProblem& problem, Pass pass, bool chunked,
 // Where the parts of a chain of chunks lie in scratch.
 struct ChainLayout {
     size_t product, power, local, carry;  // of each worker, like `sums`
-    size_t next;                          // what the last chunk joined hands on
+    size_t next;                          // the carry after the last chunk that was joined
     size_t sums, totals, bytes;
 };
 ChainLayout chain_layout(const LinearPartition& p);

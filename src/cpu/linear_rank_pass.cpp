@@ -16,22 +16,23 @@ constexpr int64_t most_block_bytes = 8192;  // what the kernels' panels hold of 
 constexpr int64_t least_block_bytes = 256;  // of a state: what is worth a task
 constexpr int64_t wanted_tasks = 16;
 
-// A message says this about a piece of a row.
+// What a message says about a piece of a row.
 enum Mark : char {
     no_steps = 0,
     has_summary = 1,
     has_reset = 2
 };
 
-// Narrow rows are cut in time instead, by the extents that all ranks have in common.
+// Returns how many pieces of time the rows of a rank are cut into: several where rows are few and too narrow to be cut
+// into blocks of channels. The choice depends on extents alone that all ranks have in common.
 int64_t choose_pieces(int64_t all_rows, int64_t row_bytes, bool batch_invariant) {
     const int64_t rows = batch_invariant ? 1 : std::max<int64_t>(all_rows, 1);
     const int64_t blocks = std::max<int64_t>(ceil_div(row_bytes, least_block_bytes), 1);
     return std::max<int64_t>(wanted_tasks / std::min(rows, wanted_tasks) / blocks, 1);
 }
 
-// Rows of one kind of kernel give real gates of complex data both parts. As the others have it, each number has a
-// factor of its own.
+// Kernels along time write one product for both parts of a complex number where its gate is real. The joining kernels,
+// which are not along time, read one for each part: this repeats it.
 template <typename T>
 void spread_products(const LinearSummary& summary, int64_t channels) {
     auto *product = static_cast<T*>(summary.product), *power = static_cast<T*>(summary.power);
@@ -147,7 +148,7 @@ void RankPass::exchange() {
     check_notes(ranks_, notes(), plan_.message_bytes);
 }
 
-// False where a number of `next` is not finite.
+// Joins a rank's summaries with `carry` into `next`; returns false where a number of `next` is not finite.
 bool RankPass::join_rank(int32_t rank, const char* carry, char* next) const {
     const char* from = message(rank);
     std::atomic<bool> finite{true};

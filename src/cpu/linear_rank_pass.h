@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass of the linear recurrence over several ranks, up to the carry that enters a rank's own steps: they are a few
-// pieces of each row, each summarised as in linear_chain.h; all ranks get all summaries by one all-gather, and each
-// joins them in order. Rows are sequences, of which packed ones may have no step here. Every rank does the same
+// One pass of the linear recurrence over several ranks, up to the carry that enters a rank's own steps. A rank has a
+// few pieces of each row, each summarised as in linear_chain.h; one all-gather gives all ranks all summaries, and each
+// rank joins them in order. Rows are sequences, of which packed ones may have no step here. Every rank does the same
 // arithmetic on the same numbers, so all know alike where a carry is not finite. The rank whose steps would make it so
-// then walks them from their carry, and tells the others in another all-gather.
+// then walks them from their carry, and another all-gather gives the result to the others.
 #pragma once
 
 #include "core/rounding.h"
@@ -71,7 +71,8 @@ class RankPass {
     // A piece of the own steps of a row, and the channels of a task.
     LinearChunk own_chunk(int64_t task, int64_t piece) const;
     void summarise_block(int64_t task, char* work);
-    // Carries from `carry` over the own steps to `end`, from summaries where that is finite.
+    // Finds the state `end` after the own steps from `carry`: from their summaries, or by a walk where that result is
+    // not finite.
     void walk_own(const char* carry, char* end);
     bool join_rank(int32_t rank, const char* carry, char* next) const;
 

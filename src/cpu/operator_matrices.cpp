@@ -45,7 +45,8 @@ class Products final : public Matrices {
         const bool short_time = !batch_invariant && p_.time <= 2 * steps;
         return chains * ceil_div(p_.dim, rows) < few && !short_time ? steps : 0;
     }
-    // Into how many the rows of a matrix are shared out, which changes no bit: as few as give every thread the same.
+    // How many shares the rows of a matrix are divided into, which changes no bit: the fewest that give every thread
+    // the same number of them.
     int64_t shares_of(Extent pieces) const {
         if (cut_ > 0 || pieces >= 4 * threads_ || pieces == 0) return 1;
         const int64_t most = std::max<int64_t>(p_.dim / 4, 1);
@@ -136,7 +137,7 @@ void Products::backward(const OperatorBuffers& b, void*) const {
         call.prefix = scratch + at.prefixes;
         run_forward(b, call, at, [](const ChainPiece&, const char*) {});
     }
-    // g[t], rows at once.
+    // Computes g[t] of all steps, rows in parallel.
     const std::vector<ChainPiece> chains = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, 1, 0);
     const auto count = static_cast<int64_t>(chains.size());
     std::vector<int64_t> first(chains.size() + 1);
@@ -150,7 +151,7 @@ void Products::backward(const OperatorBuffers& b, void*) const {
     });
     for (int64_t k = 0; k < count; ++k) elements_.leave(chains[static_cast<size_t>(k)], carry(k), b);
     if (b.grad_input == nullptr) return;
-    // y[t-1]^H g[t], steps at once.
+    // Computes y[t-1]^H g[t], steps in parallel.
     const int64_t bytes = p_.element() * p_.number_bytes();
     const Number number = number_of(p_.dtype), wide = number_of(elements_.state());
     for_each(threads_, first.back(), [&](int64_t n, int64_t worker) {

@@ -81,7 +81,8 @@ class Numbers final : public OperatorKernel {
         size_t carries, totals, gradients, products, marks, work, bytes;
     };
 
-    // Few blocks leave threads idle; long ones are cut then. Where bits may not depend on the batch, long ones always.
+    // Returns the steps of a piece, 0 where blocks are not cut in time. Long ones are where few blocks would leave
+    // threads idle, and always where bits may not depend on the batch.
     int64_t cut_of(bool batch_invariant) const {
         constexpr int64_t few = 8, tiles = 16;
         const Extent blocks = p_.state_rows() * ceil_div(p_.channels, lanes_);
@@ -90,7 +91,7 @@ class Numbers final : public OperatorKernel {
     }
     int64_t number_bytes() const { return size_of(state_); }
     int64_t block_bytes() const { return lanes_ * number_bytes(); }
-    // Tiles of a piece.
+    // The most tiles of a piece.
     int64_t tiles() const { return ceil_div(cut_ > 0 ? Extent(cut_) : nonzero(p_.time), tile_); }
 
     Scratch layout(Pass pass) const {
@@ -202,7 +203,7 @@ void Numbers::backward(const OperatorBuffers& b, void*) const {
     const auto marks = [&](int64_t k) { return part(at.marks, first_mark[static_cast<size_t>(k)]); };
     const auto work = [&](int64_t worker) { return scratch + at.work + worker * kernels_.work_bytes; };
     start(pieces, b.state_in, carry);
-    // The marks, with the carries into pieces. Those of tiles lie as densely as their lanes.
+    // Finds the carries into pieces, and the marks of their tiles, which lie as densely as the lanes.
     scan_pieces(
         threads_, pieces, cut_ > 0,
         [&](int64_t k, int64_t worker) {

@@ -13,7 +13,7 @@
 namespace flashscan::cpu {
 namespace {
 
-// Two elements into one, or an affine map of one step, for all chains at once.
+// The problem that combines two elements of each chain or, of affine maps, applies one map to a state.
 OperatorProblem pair_of(const OperatorProblem& p) {
     OperatorProblem pair;
     pair.kind = p.kind;
@@ -141,7 +141,7 @@ void OperatorJoins::slope(const OperatorBuffers& b, char* slope, char* scratch) 
     total_->backward(own, nullptr);
 }
 
-// Conjugates, too.
+// Stores the conjugate transpose of each chain's matrix.
 void OperatorJoins::transpose(const char* from, char* to) const {
     const int64_t d = p_.dim;
     for (int64_t chain = 0; chain < p_.chains(); ++chain)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank computes what its own steps do to the elements of all chains, and joins that with what comes from other ranks.
-// Each is a small problem of the same operator, run by its kernel, so that nothing is computed in another way.
+// A rank computes what its own steps do to the elements of all chains, and joins that with what other ranks have sent.
+// Both are small problems of the same operator, run by its kernels.
 //
 //     numbers, matrices, custom elements   y' = y o total
 //     affine maps                          y' = product y + total, where product is that of the matrices of all steps
@@ -25,18 +25,20 @@ class OperatorJoins {
     size_t state_bytes() const { return states_; }
     size_t product_bytes() const { return products_; }
     size_t scratch_bytes() const { return at_.bytes; }
-    // A gradient is multiplied by a slope, and this is the size of all of them.
+    // The size of the slopes of all chains, by which gradients are multiplied.
     size_t slope_bytes() const { return p_.is_affine() ? products_ : states_; }
 
-    // Compute what the rank's steps make of `state_in`, or of nothing, and the product of their matrices.
+    // total computes the state after the rank's steps from `state_in`, which may be null; product computes the product
+    // of the matrices of affine maps; join applies both to a state.
     void total(const OperatorBuffers& b, const void* state_in, void* total, char* scratch) const;
     void product(const OperatorBuffers& b, void* product, char* scratch) const;
     void join(const char* state, const char* total, const char* product, char* next, char* scratch) const;
 
-    // Numbers, whose slopes follow from STATE_IN of `b`.
+    // slope computes the slopes of numbers at STATE_IN of `b`; join_gradient takes a gradient back through a rank's
+    // steps.
     void slope(const OperatorBuffers& b, char* slope, char* scratch) const;
     void join_gradient(const char* gradient, const char* slope, const char* local, char* next, char* scratch) const;
-    // The same of custom elements, by the adjoint at the state that enters and the total.
+    // join_gradient of custom elements, by the adjoint at the state that enters and the total.
     void pull_back(const char* state, const char* total, const char* gradient, const char* local, char* next,
                    char* scratch) const;
 

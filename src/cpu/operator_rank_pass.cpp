@@ -98,7 +98,7 @@ void OperatorRankPass::settle(const RankNote& mine) {
     check_notes(ranks_, reinterpret_cast<const std::byte*>(all), sizeof mine);
 }
 
-// No rank needs what the last one makes in a scan.
+// In a scan the last rank sends no total, as no rank needs it.
 void OperatorRankPass::fill_message() {
     char *sent = scratch_ + at_.sent, *work = scratch_ + at_.joins;
     for (size_t row = 0; row < rows(); ++row)
@@ -116,7 +116,7 @@ void OperatorRankPass::fill_message() {
     if (b_.grad_state_out != nullptr) add(b_.grad_state_out, sent + at_.gradient);
 }
 
-// A row of OUTPUT at the first or the last own step.
+// Loads a row of OUTPUT at the first or the last own step.
 void OperatorRankPass::load_step(size_t row, bool last, char* states) const {
     const reference::Sequence s = reference::sequence_of(p_, b_.seq_offsets, static_cast<int64_t>(row));
     const auto steps = p_.steps();
@@ -127,7 +127,7 @@ void OperatorRankPass::load_step(size_t row, bool last, char* states) const {
                                p_.dtype, (s.b * steps.batch + time * steps.time + c * steps.channels) * element + i);
 }
 
-// The states after the own steps. The first rank's are STATE_IN where it has no steps.
+// Sets the states after the own steps as OUTPUT has them. Those of the first rank are STATE_IN where it has no steps.
 void OperatorRankPass::fill_edge(char* edge) const {
     for (size_t row = 0; row < rows(); ++row)
         if (has_own_steps(row)) {
@@ -226,7 +226,7 @@ const char* OperatorRankPass::gradient_of_all() {
     return sum;
 }
 
-// The own pass, for nothing but the gradient of the states that enter.
+// Returns the arguments of the own pass for the gradient of the states that enter, and nothing else.
 OperatorBuffers OperatorRankPass::to_state_in(const OperatorBuffers& own, const char* grad_state_out,
                                               char* grad_state_in) const {
     OperatorBuffers b = own;
@@ -285,7 +285,7 @@ const char* OperatorRankPass::find_gradient(const OperatorBuffers& own, const Op
     const size_t bytes = joins_.state_bytes();
     if (bytes == 0) return mine;
     for (int32_t k = ranks_.size - 1; k >= 0; --k) {
-        // The last one's is there already.
+        // The last rank has its gradient already.
         if (k == place() && !is_last()) std::memcpy(mine, scratch_ + at_.carry, bytes);
         if (k > 0) join_gradient(k, own, inner);
     }

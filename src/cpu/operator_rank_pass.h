@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass of an operator over several ranks, up to the state and the gradient that enter a rank's own steps. A row of
-// states is a sequence, and of packed ones a rank may have no step. All ranks get what each one's steps do to any state
-// by one all-gather, and join it in order. Every rank does the same arithmetic on the same numbers; where a join of
-// matrices is not finite all know it, and the rank in question walks its steps and tells the others in another
-// all-gather.
+// states is a sequence, and of packed ones a rank may have no step. One all-gather gives all ranks what each one's
+// steps do to any state, and each joins that in order. Every rank does the same arithmetic on the same numbers; where a
+// join of matrices is not finite all know it, the rank in question walks its steps, and another all-gather gives the
+// result to the others.
 #pragma once
 
 #include "cpu/operator_rank_joins.h"
 
 namespace flashscan::cpu {
 
-// Settled by a plan, for a pass.
+// What a plan settles for a pass.
 struct OperatorRankPlan {
     OperatorRankPlan(const OperatorProblem& problem, const Communicator& ranks, const OperatorJoins& joins,
                      size_t inner_bytes, Pass pass);
@@ -19,9 +19,9 @@ struct OperatorRankPlan {
     // Places in a message, behind its note: for each row whether the rank's steps, or STATE_IN, make a state; what they
     // make; the product of matrices; the last OUTPUT; GRAD|OUTPUT of a reduction.
     size_t marks, total, product, edge, gradient, message_bytes;
-    // Places in scratch. `outcomes` are the notes of calls of custom operators, `told` and `heard` the slopes of
-    // numbers and local gradients of ranks, `entering` the states that enter each rank, which adjoints of custom
-    // operators need.
+    // Places in scratch. `outcomes` are the notes of calls of custom operators. `told` has the own local gradient and
+    // the slopes of numbers, `heard` those of all ranks after an all-gather. `entering` has the states that enter each
+    // rank, which adjoints of custom operators need.
     size_t sent, received, outcomes, carry, next, mine, begun, my_rows, round, sum, told, heard, told_bytes, entering,
         zeros, joins;
     size_t inner;
@@ -61,17 +61,17 @@ class OperatorRankPass {
     // none.
     const char* find_carry();
     const char* final_states() { return usable(scratch_ + at_.carry, scratch_ + at_.begun); }
-    // Those that enter, as backward reads states.
+    // The states before the own steps as backward reads them, from OUTPUT.
     const char* states_before();
-    // Backward needs the states that enter.
+    // Whether a gradient is asked for, on any rank, that needs the states that enter.
     bool wants_states() const { return wanting_; }
-    // The gradient of what all ranks have of a reduction.
+    // The gradient of a reduction's result, which all ranks have: the sum of those that the ranks give.
     const char* gradient_of_all();
-    // Make the gradient that the own steps alone leave for the states before them, and gather those of all ranks. `own`
-    // are those of `inner`'s pass.
+    // make_local computes the gradient that the own steps alone leave for the states before them, by `inner` with the
+    // arguments `own`; gather_locals gathers those of all ranks.
     void make_local(const OperatorBuffers& own, const OperatorKernel& inner);
     void gather_locals();
-    // That of the states after the own steps, of which the last rank has it already.
+    // Finds the gradient of the states after the own steps; the last rank has it already.
     const char* find_gradient(const OperatorBuffers& own, const OperatorKernel& inner);
 
     char* inner_scratch() { return scratch_ + at_.inner; }
@@ -97,12 +97,12 @@ class OperatorRankPass {
     void load_step(size_t row, bool last, char* states) const;
     void copy_row(char* to, const char* from, size_t row) const;
     void add(const void* from, char* to) const;
-    // Rows that have not begun become identities; null where none has.
+    // Returns `states` after setting rows that have not begun to the identity; null where none has begun.
     const char* usable(char* states, const char* begun) const;
     bool is_finite(const char* states, const char* rows) const;
-    // The carry after the steps of rank k.
+    // Advances the carry over the steps of the k-th rank.
     void join_rank(int32_t k);
-    // All ranks take `states` from rank k.
+    // Replaces `states` on all ranks by those of the k-th rank.
     void take_from(int32_t k, char* states);
     OperatorBuffers to_state_in(const OperatorBuffers& own, const char* grad_state_out, char* grad_state_in) const;
     void join_gradient(int32_t k, const OperatorBuffers& own, const OperatorKernel& inner);

@@ -69,7 +69,7 @@ struct GatedRanks {
         return b.grad_gate != nullptr || b.grad_second_gate != nullptr || b.grad_param != nullptr ||
                b.grad_bias != nullptr;
     }
-    // Whether a rank's first step is the sequence's has to be known before ranks have met.
+    // Whether a rank has to know if its first step is the sequence's before it has heard of the others.
     static bool needs_start(const GatedProblem& p) { return p.parts.first_step; }
 };
 
@@ -132,7 +132,7 @@ class Ranks final : public Family::Kernel {
                 inner_->scratch_bytes(pass)};
     }
     const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
-    // In the order of the recurrence, whatever the pass.
+    // The rank's place in the order of the recurrence, whatever the pass.
     int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
 
     auto own_call(Pass pass, const Buffers& buffers) const {
@@ -160,7 +160,8 @@ class Ranks final : public Family::Kernel {
                     Family::reader);
         if (Family::needs_start(p_)) check_starts(pass);
     }
-    // Whether a rank's first step is the sequence's follows from its place.
+    // Throws where the first rank lacks steps that another has: whether a rank's first step is the sequence's follows
+    // from its place.
     void check_starts(const RankPass& pass) const {
         const int32_t first = ranks_.place(0, p_.direction);
         if ((pass.note(first).flags & has_state_in) != 0) return;
@@ -193,7 +194,7 @@ class Ranks final : public Family::Kernel {
                                    row.b * s.batch + last * s.time + c * s.channels);
         }
     }
-    // Those before the own steps.
+    // The states before the own steps.
     const char* state_before(RankPass& pass) const {
         char* before = pass.spare();
         const auto row_bytes = static_cast<size_t>(p_.channels * size_of(state_dtype(p_.dtype)));

@@ -18,9 +18,9 @@ struct Sharing {
     int64_t rows = 1, members = 1;
 };
 
-// Few enough sequences that all threads have work to the end, else many, because the matrix is read once a step for
-// each block. Where there are fewer blocks than threads, several walk one if `products`, the multiplications of a row's
-// step, are worth the waiting. Costs are in rows.
+// Chooses the sharing of least cost: few enough sequences in a block that all threads have work to the end, otherwise
+// many, because each block reads the matrix once a step. Where there are fewer blocks than threads, several threads
+// walk one if `products`, the multiplications of a step of a row, are worth the waiting. Costs are in rows.
 Sharing share(Extent rows, Extent heads, int threads, double products) {
     constexpr int64_t most = 48, reading = 6;
     // A thread makes about 32 products in a nanosecond. The threads of a block meet a few times a step, which takes
@@ -41,10 +41,11 @@ Sharing share(Extent rows, Extent heads, int threads, double products) {
     return best;
 }
 
-// Forward multiplies by the matrix as it lies up to so many rows times steps, where packing it would take longer than
-// it saves, and one row of many units in any number of steps, where it saves nothing. Where bits may not depend on the
-// rows, steps alone decide. Packed sequences, whose bits may not depend on the steps of all, always pack the matrix,
-// and heads of few units, whose rows may be less than a vector.
+// Forward multiplies by the matrix without packing it up to direct_products rows times steps, where packing would take
+// longer than it saves, and for one row of at least direct_row_units units in any number of steps, where it saves
+// nothing. Where bits may not depend on the rows, up to direct_steps steps decide. The matrix is always packed for
+// packed sequences, whose bits may not depend on the steps of others, and for heads of fewer than direct_units units,
+// whose rows may be shorter than a vector.
 constexpr int64_t direct_products = 64, direct_steps = 4, direct_units = 16, direct_row_units = 64;
 
 // Where the threads of one block wait for each other.

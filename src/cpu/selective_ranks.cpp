@@ -4,10 +4,11 @@
 //
 //     h' = factor h + final,   factor = exp(A sum of d),   and of its gradient   g = conj(factor) g' + local,
 //
-// Each rank tells the factor in 64 bits, `final` and, backward, `local`; what comes from the others becomes the states
-// of an ordinary pass. A row of states is a sequence; a rank may have no step of a packed one. Every rank does the same
-// arithmetic on the same numbers; where a state is not finite all know it, and the rank whose steps would make it so
-// walks them from the state that enters and tells the others in another all-gather. Nothing is written before.
+// Each rank sends the factor in 64 bits, `final` and, backward, `local` in an all-gather; the states that follow from
+// those of the others enter an ordinary pass. A row of states is a sequence; a rank may have no step of a packed one.
+// Every rank does the same arithmetic on the same numbers; where a state is not finite all know it, the rank whose
+// steps would make it so walks them from the state that enters, and another all-gather gives the result to the others.
+// No output is written before.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -26,7 +27,7 @@ namespace {
 
 using reference::Wide;
 
-// A message says this about the rank's steps of a row.
+// What a message says about the rank's steps of a row.
 enum Mark : char {
     no_steps = 0,
     has_steps = 1,
@@ -35,7 +36,7 @@ enum Mark : char {
 
 Dtype factor_dtype(const SelectiveProblem& p) { return p.is_complex() ? Dtype::c128 : Dtype::f64; }
 
-// Settled by a plan, for a pass: places in a message, behind its note, and in scratch.
+// What a plan settles for a pass: places in a message, behind its note, and in scratch.
 struct SelectiveRankPlan {
     SelectiveRankPlan(const SelectiveProblem& p, const Communicator& ranks, size_t inner_bytes, Pass pass) {
         const Extent states = p.state_bytes().named("SCRATCH"), size = ranks.size;
@@ -131,7 +132,7 @@ class SelectiveRanks final : public SelectiveKernel {
         ranks_.gather(sent, call.scratch + call.at.received, call.at.message_bytes, call.stream);
         check_notes(ranks_, reinterpret_cast<const std::byte*>(received), call.at.message_bytes);
     }
-    // No rank needs what the last one makes of a state, or the first one of a gradient.
+    // No rank needs the state after the last rank's steps, or the gradient before the first one's.
     void fill_message(const Call& call, char* sent) const {
         const SelectiveBuffers& x = call.x;
         for (int64_t row = 0; row < p_.state_rows(); ++row)
@@ -165,7 +166,7 @@ class SelectiveRanks final : public SelectiveKernel {
                                  std::exp(sum * reference::load(x.a, p_.matrix_dtype, c * p_.states + n)));
         });
     }
-    // The state after the own steps, or the gradient of the one before them; `from` may be null.
+    // Computes the state after the own steps, or the gradient of the one before them, from `from`, which may be null.
     void walk(const Call& call, bool gradient, const void* from, char* to) const {
         SelectiveBuffers own = call.x;
         own.scratch = call.scratch + call.at.inner;
@@ -183,7 +184,7 @@ class SelectiveRanks final : public SelectiveKernel {
         }
     }
 
-    // The state that enters the own steps, or the gradient of the one that leaves them, into `mine`.
+    // Finds the state that enters the own steps, or the gradient of the one that leaves them, and returns it in `mine`.
     const char* find(const Call& call, bool gradient, char* mine) const {
         char *carry = call.scratch + call.at.carry, *next = call.scratch + call.at.next;
         char* told = call.scratch + call.at.round;
@@ -207,7 +208,7 @@ class SelectiveRanks final : public SelectiveKernel {
         }
         return mine;
     }
-    // False where a number of `next` is not finite.
+    // Joins the k-th rank's summary with `carry` into `next`; returns false where a number of `next` is not finite.
     bool join(const Call& call, int32_t k, bool gradient, const char* carry, char* next) const {
         const char *from = message(call, k), *added = from + (gradient ? call.at.local : call.at.final);
         const Dtype dtype = p_.matrix_dtype;

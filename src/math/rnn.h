@@ -29,7 +29,8 @@
 //     first_acts_twice                                    whether the first gate acts on more than the factor of the
 //                                                         product: backward() leaves that part of d_pre[0], else 0
 //     reset(pre_0, h)                                     the first gate times h
-//     backward_reset(keep, previous, d_product, d_pre)    d_product: what reaches that through the product; returns what
+//     backward_reset(keep, previous, d_product, d_pre)    d_product: what reaches that through the product; returns
+//     what
 //                                                         of it reaches h before the step
 //
 // The gradient of INPUT is d_pre[0 .. gates-1]; row block g of R takes d_pre[recurrent(g)].

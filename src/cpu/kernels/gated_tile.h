@@ -143,9 +143,8 @@ class GatedTiles {
 //
 //     in_place(tile, tensor)                        whether the tensor's memory can be used as a panel
 //     writes_in_place(tile, tensor)                 the same where stages write to it
-//     copy(tile, tensor, to, skip, shift, count)    copies `count` steps from the tile's step skip + shift on to a
-//     panel
-//                                                   from its step `skip` on
+//     copy(tile, tensor, to, skip, shift, count)    copies `count` steps, from the tile's step skip + shift on, to
+//                                                   the panel's steps from `skip` on
 //     store(tile, tensor, panel)                    copies a panel to the tensor
 //     place(tile, k, count)                         the Span of steps [k, k + count)
 //     ahead(tile, k, tensor)                        the Ahead of the steps from k on

@@ -123,8 +123,8 @@ struct GatedTile {
     uint32_t chunk, batch;
     Int channel, step;    // the lane's first
     int channels, steps;  // how many of the lane's exist; without channels there are no steps
-    // In backward with channels innermost, the steps that a lane lacks at the end of the walk are its first: it then
-    // ends with the walk's last step, whose special cases so belong to the lane's last step alone. They are this many.
+    // In backward with channels innermost, a lane with fewer than L steps has its missing steps first, so that the
+    // walk's last step, which has special cases, is always a lane's step L - 1. `lacks` is the number of missing steps.
     static constexpr bool ends_aligned = Plain && Shape::backward && !Shape::by_time;
     int lacks = 0;
     bool whole;  // whether all steps and channels of the warp's lanes exist
@@ -145,8 +145,8 @@ struct GatedTile {
         step = part * Shape::warp_steps + (Shape::by_time ? lane * L : 0);
         channels = static_cast<int>(max(min(Int(p.channels) - channel, Int(V)), Int(0)));
         steps = channels == 0 ? 0 : static_cast<int>(max(min(Int(p.time) - step, Int(L)), Int(0)));
-        // These are the differences before they are clamped: of a comparison of the clamped ones ptxas 13.0 makes a
-        // predicate of the clamp that is true for one channel of two.
+        // This compares the differences before they are clamped: for clamped ones ptxas 13.0 emits a wrong predicate,
+        // which is true where one channel of two exists (docs/decisions/cuda.md).
         whole = __all_sync(0xffffffffU, Int(p.time) - step >= L && Int(p.channels) - channel >= V) != 0;
         if constexpr (ends_aligned) {
             lacks = L - steps;

@@ -48,21 +48,21 @@ bool fills_chunks(const ChainedShape& shape, const ChainedTuning& columns);
 // chunks. `narrowest` tells that no variant with fewer rows for each lane is compiled, whose chunks would be longer.
 bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
                           bool narrowest);
-// Whether columns that it does not suit are a good choice with their chunks in groups (chained_columns.cuh);
+// Whether columns for which chained_columns_suit returns false suit with their chunks in groups (chained_columns.cuh);
 // `record_bytes` are those of the summaries of a lane's rows.
 bool chained_column_groups_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
                                 int record_bytes);
-// Whether rows that it does not suit are too few rather than too short, so that gathering their chunks in groups
-// (device/scan/chunk_groups.cuh) makes it suit.
+// Whether rows for which chained_rows_suit returns false are too few rather than too short, so that they suit with
+// their chunks in groups (device/scan/chunk_groups.cuh).
 bool chained_groups_suit(const ChainedTuning& rows);
 // Chunks of a group of rows or of columns; 1: they are not gathered in groups.
 constexpr int group_chunks(bool grouped, bool rows) { return !grouped ? 1 : rows ? chunk_group : column_chunk_group; }
-// Steps from a tile of such rows to the later one of its row that is brought into L2 when it is loaded: about as many
-// blocks lie between them as the device has multiprocessors. 0: none is.
+// How many steps ahead of its own a tile of few rows brings another tile of its row into L2: about as many blocks lie
+// between them as the device has multiprocessors. 0: it brings none.
 int64_t steps_ahead(const ChainedTuning& rows, int multiprocessors);
-// The bytes through which chunks meet, for each of so many `lanes` that publish for themselves: carries into chunks,
-// or, where `group_chunks` is not 1, into groups of so many and, behind these, summaries of chunks. None where a row is
-// one chunk.
+// The bytes of memory through which chunks exchange values: for each of `lanes` lanes that publish a carry into each
+// chunk or, where `group_chunks` is not 1, into each group of so many chunks, and behind these a summary of each chunk.
+// 0 where a row is one chunk.
 struct ChainedBytes {
     Extent carries, all;
 };

@@ -24,7 +24,8 @@ constexpr size_t piece_bytes = 8192;                               // of a piece
 constexpr size_t granule = size_t{2} << 20;                        // of memory that another process maps
 constexpr int64_t most_bytes = int64_t{64} << 20;                  // of the messages of a plan
 constexpr size_t message_overhead = most_pieces * (64 + 16) + 64;  // counters, and what rounding adds
-// Neighbours reach their proofs within milliseconds of each other, unless a machine is very busy.
+// How long a handshake waits for the neighbour's pattern (peer_mail_kernels.h). Neighbours begin it within milliseconds
+// of each other, unless a machine is very busy.
 constexpr uint64_t proof_limit_ns = 5'000'000'000;
 
 // Mailboxes of plans that are gone. They are not freed: a neighbour may still have them mapped, and what becomes of
@@ -115,7 +116,7 @@ bool all_agree(const StagedGather& link, int32_t ranks, bool mine) {
 
 }  // namespace
 
-// A rank tells the others this of its mailbox.
+// What a rank sends to all others about its mailbox.
 struct alignas(64) PeerMail::Note {
     char host[40] = {};  // the number of its boot; empty where there is no mailbox
     char card[32] = {};  // its address on the bus
@@ -179,7 +180,7 @@ ProofPlaces& PeerMail::proofs_in(char* mailbox) const {
     return *reinterpret_cast<ProofPlaces*>(mailbox + capacity_ - sizeof(ProofPlaces));
 }
 
-// Exchanges proofs with the neighbours, which all ranks do at once. Returns whether theirs have come.
+// Shakes hands with the neighbours, which all ranks do at once. Returns whether the patterns of both have arrived.
 bool PeerMail::prove(const Note& mine, std::span<const Note> notes) const {
     ProofPlaces& own = proofs_in(mailbox_);
     ProofParams p;
@@ -207,12 +208,12 @@ std::unique_ptr<PeerMail> PeerMail::open(const Communicator& ranks, int device, 
     const DeviceScope scope(device);
     const RelaxedCapture relaxed;
     std::unique_ptr<PeerMail> mail(new PeerMail(ranks, device));
-    // Kernels are loaded here: to load one while another waits for a message could wait for that one.
+    // Kernels are loaded here: loading one later may wait for running kernels, so for one that waits for a message.
     const bool loaded = loads_kernels();
     std::vector<Note> notes(static_cast<size_t>(ranks.size));
     const Note mine = loaded ? mail->make_note(messages, bytes) : Note();
-    // The ranks meet before their proofs begin and after these have ended, and free this memory behind that: to free
-    // some while a kernel waits for a message could wait for that one.
+    // The ranks synchronise before the handshakes and after them, and free this memory only then: freeing memory may
+    // wait for kernels, so for one that waits for a message.
     const StagedGather link(ranks, sizeof(Note));
     link.gather(&mine, notes.data(), sizeof(Note));
     const auto with_neighbours = [&](auto&& holds) {

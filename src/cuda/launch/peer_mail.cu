@@ -3,8 +3,8 @@
 // the receiver's mailbox, `collect` runs on the receiver's, waits there and copies. A block has a piece of the message
 // and its counters to itself. Blocks are few and small, so that they find room beside the kernels that compute.
 //
-// `prove` sends and receives in the same way when a plan is made, reads back what it has sent, and gives up after some
-// time where nothing comes.
+// `prove` is the handshake of neighbours when a plan is made: it sends a pattern and waits for the other's in the same
+// way, reads back what it has sent, and gives up after some time.
 #include "cuda/device/ptx/global_timer.cuh"
 #include "cuda/device/ptx/system_flags.cuh"
 #include "cuda/launch/peer_mail_kernels.h"

@@ -22,8 +22,8 @@ struct ProofPlaces;
 class PeerMail {
   public:
     // Makes the mailboxes of all ranks of a communicator of NCCL's, which call this together, for so many messages of
-    // at most `bytes` bytes in all, the same numbers on all ranks. Returns null on all of them unless messages have
-    // arrived between all neighbours, which they try out; where one has not, that is no error.
+    // at most `bytes` bytes in all, the same numbers on all ranks. Neighbours try whether messages arrive; if any does
+    // not, open returns null on all ranks, which is no error.
     static std::unique_ptr<PeerMail> open(const Communicator& ranks, int device, size_t messages, int64_t bytes);
     ~PeerMail();
     PeerMail(const PeerMail&) = delete;
@@ -31,7 +31,7 @@ class PeerMail {
 
     // Gives the next message its place, on all ranks alike, and returns its number.
     size_t add(size_t bytes);
-    // Enqueue the way of a message to a neighbour, and the wait for one of a neighbour.
+    // Enqueue sending a message to a neighbour, and receiving one from a neighbour.
     void deliver(size_t message, const void* data, int32_t to, void* stream) const;
     void collect(size_t message, void* data, void* stream) const;
 

@@ -25,8 +25,8 @@ struct MailParams {
     int64_t bytes = 0, piece = 0;       // of the message and of a piece; that is a multiple of 16
 };
 
-// Two neighbours find out by a proof whether messages arrive: each writes words into the other's mailbox and sets a
-// flag.
+// The handshake by which two neighbours find out, before their first message, whether messages arrive: each writes a
+// pattern of words (its proof) into the other's mailbox, sets a flag there, and polls its own mailbox for the other's.
 inline constexpr int proof_threads = 32;
 struct alignas(64) Proof {
     uint32_t flag;  // 0 until the words are there
@@ -38,11 +38,11 @@ struct ProofPlaces {
     alignas(64) uint32_t arrived;  // how many of them have arrived; set by the mailbox's own rank
 };
 
-// The proofs that a rank exchanges with its neighbours, of which each is a block's.
+// The handshakes of a rank with its neighbours; each is the work of a block.
 struct ProofParams {
     struct Way {
         Proof *there = nullptr, *here = nullptr;  // in the neighbour's mailbox and in the own one
-        uint64_t mine = 0, theirs = 0;            // numbers that the words follow from
+        uint64_t mine = 0, theirs = 0;            // numbers from which the patterns are made
     };
     Way ways[2];
     uint64_t limit_ns = 0;  // how long a block waits

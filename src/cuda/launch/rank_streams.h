@@ -16,7 +16,7 @@ namespace flashscan::cuda {
 
 class RankStreams {
   public:
-    // A call has up to so many groups; `both_ways` tells that messages have one stream.
+    // `groups` is the most that a call has. With `both_ways` sent and received messages share one stream.
     RankStreams(int device, size_t groups, bool both_ways);
     ~RankStreams();
     RankStreams(const RankStreams&) = delete;
@@ -24,8 +24,8 @@ class RankStreams {
 
     void* incoming() const { return streams_[0]; }
     void* outgoing() const { return streams_[both_ways_ ? 0 : 1]; }
-    // Lets the streams follow what the call has enqueued, and then the call follow both: in join, or where an exception
-    // leaves the scope before it.
+    // Makes the other streams wait for what the call has enqueued on its own. join(), or the destructor where an
+    // exception comes first, makes the call's stream wait for all of them.
     class Fork {
       public:
         Fork(const RankStreams& streams, void* stream);

@@ -207,7 +207,7 @@ struct ChunkedBlock {
     }
     // Finds the carry into the lane's steps: from the edge of the launch or from earlier chunks into the block's chunk,
     // from there through the earlier warps and lanes. Returns two bits for each row: whether the lane has to walk it
-    // again, and whether it owes the carry into the next link.
+    // again, and whether it owes the carry into the next link, whose publish was deferred.
     __device__ __forceinline__ uint32_t find_carry(const Map (&through)[V], const Words<Wide> (&known)[V],
                                                    Wide (&carry)[V]) const {
         uint32_t overflowed = 0;
@@ -232,7 +232,8 @@ struct ChunkedBlock {
         return overflowed;
     }
 
-    // Walks rows again, in order, and publishes what the lane owes. On entry `carry` is what there is after its steps.
+    // Does the deferred work: walks rows again, in order, and publishes the carries that the lane owes. On entry
+    // `carry` is the computed carry after its steps.
     __device__ __forceinline__ void walk_again(uint32_t overflowed, Wide (&carry)[V]) const {
         if (!__any_sync(0xffffffffU, overflowed != 0)) return;
         __syncwarp();  // other lanes may have stored the lane's results

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel "columns": the linear recurrence of many rows, channels innermost, as a chained scan
-// (device/scan/chained_columns.cuh tells ownership, order and synchronisation). A row is a channel of a batch entry; a lane
-// walks the steps of one row, or of a pair of 16-bit rows, down a column of memory. A strip is the rows of a warp.
+// (device/scan/chained_columns.cuh tells ownership, order and synchronisation). A row is a channel of a batch entry; a
+// lane walks the steps of one row, or of a pair of 16-bit rows, down a column of memory. A strip is the rows of a warp.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first

@@ -92,7 +92,7 @@ __device__ __forceinline__ void add_sequence_edges(const LinearParams& p, const 
 }
 
 // Whether the first step of an unpacked row is an event, at which backward takes STATE_IN as the h before it. With time
-// innermost it is none, because StatesBefore (walk.cuh) supplies STATE_IN.
+// innermost it is none, because StatesBefore (states.cuh) supplies STATE_IN.
 template <typename Shape, bool Backward>
 __device__ __forceinline__ bool row_has_end(const LinearParams& p) {
     return Backward && !Shape::time_inner && p.offsets.data == nullptr && p.state_in != nullptr;

@@ -3,16 +3,16 @@
 // elements that share the gate, in a fixed order. The file also holds the kernel that copies the states of packed
 // sequences without steps.
 //
-// Ownership  Kernels sum over time in registers and shared memory, and "columns" over the channels of a warp. They leave
-//            partial sums in the arithmetic's dtype. Where a gate is shared in another way they know nothing of it, and
-//            leave a gradient for each element. These are the terms that the kernel reduce_gate_gradient adds in a fixed
-//            order: a thread for each gate or several neighbours, or up to a block for a gate where gates are few.
+// Ownership  Kernels sum over time in registers and shared memory, and "columns" over the channels of a warp. They
+//            leave partial sums in the arithmetic's dtype. Where a gate is shared in another way they run as for a gate
+//            of each element and write a gradient for each. The kernel reduce_gate_gradient adds these terms in a fixed
+//            order: a thread has a gate or several neighbours, or up to a block has a gate where gates are few.
 // Bytes      Terms are written once and read once: one for each chunk and row or strip of rows, or for each step and
 //            strip, or for each element.
-// Gates      What all elements that share a gate have in common is done once for each gate: where it is given as a log or
-//            logit, find_gate_values computes its value before, and its derivative is a factor of the sum. Values are in
-//            the arithmetic's dtype. Gates of 16 bits by value become f32 too where terms are of each element, so that
-//            kernels for f32 gates write these in f32.
+// Gates      What all elements that share a gate have in common is done once for each gate: where it is given as a log
+//            or logit, find_gate_values computes its value before, and its derivative is a factor of the sum. Values
+//            are in the arithmetic's dtype. Gates of 16 bits by value become f32 too where terms are of each element,
+//            so that kernels for f32 gates write these in f32.
 // Sync       Warps of a block synchronise by __syncthreads; find_gate_values is a launch before the kernel, and
 //            reduce_gate_gradient one after it.
 // Limits     None.
@@ -109,7 +109,8 @@ struct StepSums {
             return sum;
         }
     }
-    // In each round a lane gives half of its steps to the lane that keeps these, until it has the total of one step.
+    // A reduce-scatter over L lanes: in each round a lane passes half of its steps to another lane and keeps the other
+    // half, until it holds the sum of one step.
     template <int Half>
     static __device__ __forceinline__ void fold(GateWide (&sum)[L], int lane) {
         if constexpr (Half > 0) {
@@ -199,8 +200,8 @@ struct Terms {
     }
 };
 
-// Computes sums, `Pack` neighbours of the second kept axis a thread. Threads of a block that share sums are neighbours or lie
-// as far apart as sums are computed at once. A thread asks for eight terms before it adds them.
+// Computes sums, `Pack` neighbours of the second kept axis a thread. Threads of a block that share sums are neighbours
+// or lie as far apart as sums are computed at once. A thread asks for eight terms before it adds them.
 template <typename G, int Pack>
 __device__ __forceinline__ void sum_terms(const ReduceParams& p) {
     using GateWide = typename Element<G>::Wide;

@@ -8,11 +8,11 @@
 // end walks again, from a carry between blocks, which is right, to its last step, and stores its results once more.
 // Lanes publish no carry for other blocks before it is right.
 //
-// It is all done at the end of a kernel, when nothing is left in registers that the call would have to preserve. In the
+// This happens at the end of a kernel, when nothing is left in registers that the call would have to preserve. In the
 // kernels of few_long_rows, whose lanes walk many tiles, a lane instead finds its carry in order and then reads its
-// tile once more; and the warps that find the carries between blocks walk a chunk whose summary overflowed. What cannot
-// be done: where the result has the memory of its source, steps may be overwritten; and sums of gradients of gates are
-// not corrected.
+// tile once more; and the warps that find the carries between blocks walk a chunk whose summary overflowed. Two cases
+// are not corrected: results in the memory of their source, whose steps may be overwritten, and sums of gradients of
+// gates.
 #pragma once
 
 #include "cuda/device/math/finite.cuh"

@@ -64,8 +64,8 @@ struct LinearMonoid : Ty {
 };
 
 // A block's place among the chunks and what it does to find its carry. The second half of the block's threads composes
-// ("folds") the summaries of earlier chunks while the first half composes the totals of earlier groups. `speaks` marks
-// the one lane that publishes for a row.
+// ("folds") the summaries of earlier chunks while the first half composes the totals of earlier groups. `speaks` is
+// true in the one lane that is elected to publish for a row.
 template <typename Ty, int Warps, int MaxRows>
 struct LookBack {
     using Map = typename Ty::Map;
@@ -157,8 +157,8 @@ struct LookBack {
     }
 
     // Returns the carry of a row into a warp of this chunk, given the carry into the link. Where the link ends with
-    // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link; one
-    // that is not finite is `owed` until it is known to be right (in_order.cuh).
+    // this chunk, the elected thread of the last warp (`speaks`) publishes the carry into the next link. If the carry
+    // is not finite, it sets `owed` instead: the publish is deferred until the carry is right (in_order.cuh).
     __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry, bool& owed) const {
         if (chunks > 1) {
             // First the groups, which the first half of the threads has folded, then the chunks. It is a loop so that

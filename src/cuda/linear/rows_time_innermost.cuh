@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel "rows": the linear recurrence with time innermost as a chained scan (device/scan/chained_rows.cuh tells
-// ownership, order and synchronisation). It takes many rows, and few long ones but for those of the kernel "few_long_rows".
+// ownership, order and synchronisation). It takes many rows, and few long ones but for those of the kernel
+// "few_long_rows".
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -89,8 +90,8 @@ struct LinearRowsWork {
         Walker::hold(p, gate);
         Data::arrange(source_in, at, part, buffer, source);
     }
-    // It is asked anew each time: a flag that lives as long as the tile would be put aside in local memory, from where
-    // it comes back behind the loads.
+    // Computed at each use: a flag that lives as long as the tile would be spilled to local memory, and its reload
+    // would wait behind the tile's loads.
     __device__ __forceinline__ bool eventful() const { return may_have_events<Shape, Backward>(p) && events.any(); }
     __device__ __forceinline__ bool writes() const { return p.result.data != nullptr || gate_wanted(); }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }

@@ -19,8 +19,9 @@
 
 namespace flashscan::cuda {
 
-// The cases that the loops over steps are compiled for. Cuts are events but for states at the edges of packed
-// sequences: resets, sequences without such states, and unpacked rows with STATE_IN.
+// The cases that the loops over steps are compiled for. A cut is an event that needs no state of a packed sequence: a
+// reset, the begin or end of a packed sequence without states, or the first step of an unpacked row with STATE_IN in
+// backward. Events with states of packed sequences take Kind::general.
 enum class Kind {
     plain,      // gates by value, no events
     forms,      // log or logit gates, no events
@@ -139,7 +140,8 @@ struct Walk {
             p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
         return states || (!holds_all && p.gate_form != gate_value);
     }
-    // Calls f with the kind of a warp that has events. Log and logit gates take the general loop.
+    // Calls f with the kind of a warp that has events, for the kernel "chunked". States of sequences take the general
+    // loop, and so do log and logit gates unless the tile holds_all.
     template <typename F>
     static __device__ __forceinline__ void with_event_kind(const LinearParams& p, F&& f) {
         if (needs_general(p))
@@ -148,7 +150,8 @@ struct Walk {
             f(std::integral_constant<Kind, Kind::cuts>{});
     }
 
-    // Puts values in the place of log and logit gates where the tile holds_values. Must come before what follows.
+    // Replaces log and logit gates by their values if the tile holds_values. Must be called before complete(), which
+    // fills in gates of value 1, and before the loops.
     static __device__ __forceinline__ void hold(const LinearParams& p, Steps<G, Shape>& gate) {
         if constexpr (holds_values) {
             const auto replace = [&](auto&& held) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel for all prefixes of a chain of f32 matrices as a Sklansky parallel prefix network (prefix_tree.h), in one launch,
-// in f32 accuracy on tensor cores (split tf32, wgmma). It is used for chains of summaries, where in a walk each step
-// would wait for the one before.
+// The kernel for all prefixes of a chain of f32 matrices as a Sklansky parallel prefix network (prefix_tree.h), in one
+// launch, in f32 accuracy on tensor cores (split tf32, wgmma). It is used for chains of summaries, where in a walk each
+// step would wait for the one before.
 //
 // Ownership  A block computes 64 x 64 numbers of one product. Its two warpgroups divide the terms of the sums
 //            (split-k), 32 at a time. As in product_warpgroup.cuh the transpose is computed: the left operand of a

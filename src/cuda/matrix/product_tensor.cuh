@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Tile of walk_general.cuh: a block's product of its rows with a matrix on tensor cores (mma.sync), in f32 accuracy by
-// splitting f32 into two tf32.
+// A Tile of walk_general.cuh: a block's product of its rows with a matrix on tensor cores (mma.sync), in f32 accuracy
+// by splitting f32 into two tf32.
 //
 // A factor x is split into hi + lo of tf32 with 11 significant bits each, and x y = hi hi + hi lo + lo hi up to an
 // error of 2^-20 |x y|, which is less than the error d 2^-24 that a sum of d products in f32 may have (Ootomo and

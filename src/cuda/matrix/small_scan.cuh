@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel that scans chains of small f32 matrices, products alone, r[s] = r[s-1] M[s] (params.h): a single-pass scan
-// with look-back. For small matrices the launches of walk_general.cuh, each of which walks steps one after another, would
-// mostly wait. tuning.cpp plans which chains come here.
+// with look-back. For small matrices the launches of walk_general.cuh, each of which walks steps one after another,
+// would mostly wait. tuning.cpp plans which chains come here.
 //
 // Ownership  A block of eight warps owns a chunk of a chain. A warp owns S consecutive steps of it, in shared memory. A
 //            warp computes a product by multiply-adds; a lane has Dim / 8 rows and Dim / 4 columns of it.

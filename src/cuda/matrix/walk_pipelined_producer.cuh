@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring buffer of walk_pipelined.cuh, and the producer: the warpgroup that fills it with the high and low parts of M.
+// The ring buffer of walk_pipelined.cuh, and the producer: the warpgroup that fills it with the high and low parts of
+// M.
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"

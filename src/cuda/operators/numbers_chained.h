@@ -28,7 +28,7 @@ struct NumberArrays {
 class ChainedNumbers {
   public:
     // Returns nothing where the problem rules these kernels out, or another is expected to be faster. Books the memory
-    // through which chunks meet.
+    // through which chunks exchange carries and summaries.
     static std::optional<ChainedNumbers> make(const OperatorProblem& problem, bool backward, const Options& options,
                                               Workspace& workspace);
 

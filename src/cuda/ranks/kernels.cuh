@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of several: what its steps do to any state, and from what all ranks tell, the state that enters its steps.
+// The kernels of one rank of several: they summarise what its steps do to any state, and find the state that enters its
+// steps from the gathered summaries of all ranks.
 //
 //     forward   step t maps h to a[t] h + x[t]                    a reset drops h before the step
 //     backward  step t maps c to conj(a[t]) (dh[t] + c)           a reset drops the result: no gradient passes it

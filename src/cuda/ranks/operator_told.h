@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells what the ranks of an operator send each other in a pass, and how many bytes that is: plain facts, the same on
+// What the ranks of an operator all-gather in a pass ("told"), and how many bytes that is: facts that are the same on
 // all ranks.
 #pragma once
 
@@ -19,13 +19,14 @@ class OperatorTold {
     bool is_sum() const { return p_.on_numbers() && !p_.has_slopes(); }
     // Backward finds the states before the own steps in OUTPUT.
     bool reads_edges() const { return !p_.on_numbers() && !p_.is_custom() && !p_.is_reduction(); }
-    // Backward, scans of matrices need the totals that gradients go through: neither the first rank's nor the last
-    // one's.
+    // Whether totals are gathered. Backward of scans of matrices needs those of ranks that gradients pass through,
+    // which the first and the last are not.
     bool totals(Pass pass, bool waves) const {
         if (pass == Pass::forward) return !waves;
         return reads_edges() ? p_.is_matmul() && ranks_ > 2 && !waves : !is_sum();
     }
-    // The first rank's product is not needed, in a scan neither is the last one's.
+    // Whether products of matrices are gathered. The first rank's is not needed, and in a scan not the last one's
+    // either.
     bool products(Pass pass, bool waves) const {
         return p_.is_affine() && !waves && (ranks_ > 2 || (p_.is_reduction() && pass == Pass::forward));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composes the passes of a rank of operators of small problems of the same operators, each run by a kernel of one GPU.
-// What the ranks tell lies in memory as a sequence that has their elements for steps and all chains for channels.
+// The passes of an operator on one rank of several, composed of small problems of the same operator, each run by a
+// kernel of one GPU. What an all-gather leaves lies in memory as a sequence that has the ranks' elements for steps and
+// all chains for channels.
 //
 //     forward   y' = y o total              the totals of all ranks are gathered, and those before this one reduced; of
 //               y' = product y + total      affine maps with the products of their matrices, the last one on the left
@@ -8,13 +9,13 @@
 //               g = g' total^H + local      one joined: of numbers they are a linear recurrence, or a reduction of
 //               g = product^H g' + local    sums, whose slopes are 1; of custom elements backward of a scan of totals
 //
-// That is the gathered way. Scans go in a wavefront too (wave.h); backward an all-gather tells the states before the
-// own steps first, which are the last ones in OUTPUT or, of numbers with slopes, follow from the totals.
+// That is the gathered way. Scans go in a wavefront too (wave.h); backward an all-gather comes first, for the states
+// before the own steps, which are the last ones in OUTPUT or, of numbers with slopes, follow from the totals.
 //
-// Slopes of numbers are those of the totals at the states that enter, so that backward finds these again. Scans of
-// matrices and affine maps find them in OUTPUT. A reduction's result is the reduction of all totals, and its gradient
-// is the sum of those that ranks give. Where a rank has no steps, it tells the identity; custom operators have none
-// that is known, and leave such ranks out.
+// Slopes of numbers are those of the totals at the states that enter, so that backward computes these states again.
+// Scans of matrices and affine maps find them in OUTPUT. A reduction's result is the reduction of all totals, and its
+// gradient is the sum of the ranks' gradients. A rank without steps sends the identity; custom operators have none that
+// is known, and leave such ranks out.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -148,8 +149,8 @@ class OperatorRanks final : public OperatorKernel {
     }
 
   private:
-    // A plan settles these for each pass: places in scratch, and the bytes that a rank tells. Before each gather, what
-    // the rank tells is in `sent`.
+    // A plan settles these for each pass: places in scratch, and the bytes that a rank sends. Before each all-gather
+    // the rank's message is in `sent`.
     struct RankPlan {
         size_t sent = 0, totals = 0, products = 0, slopes = 0, locals = 0, outputs = 0, edges = 0;
         size_t carry = 0, gradient = 0, other = 0, totals_joined = 0, locals_joined = 0, unused = 0, inner = 0;
@@ -161,7 +162,7 @@ class OperatorRanks final : public OperatorKernel {
         void* stream;
         char* at(size_t place) const { return static_cast<char*>(b.scratch) + place; }
     };
-    // What a rank tells without making it, since no rank needs it or it lacks an argument, is NaN.
+    // Begins a call. The rank's message starts as NaN and stays so where no rank needs it or an argument is missing.
     Call begin(const RankPlan& of, const OperatorBuffers& b, void* stream) const {
         const Call call{of, b, stream};
         fill(call.at(of.sent), 0xff, static_cast<size_t>(told_.most_bytes()), stream);
@@ -174,8 +175,8 @@ class OperatorRanks final : public OperatorKernel {
     std::unique_ptr<OperatorKernel> numbers_over_ranks(OperatorKind kind, Dtype dtype, int64_t steps) const {
         return make_(numbers_of_ranks(p_, kind, dtype, steps), options_);
     }
-    // Returns whether the total of the rank at a place counts. That of the first one does: it alone knows whether it is
-    // given STATE_IN, which MODE_EXCLUSIVE needs.
+    // Returns whether the total of the rank at a place counts. With custom operators a rank without steps has none, but
+    // the first one in MODE_EXCLUSIVE, which needs STATE_IN.
     bool tells(int32_t place, int64_t steps) const {
         if (!p_.is_custom() || steps > 0) return true;
         if (place == 0 && p_.mode != OperatorMode::exclusive)
@@ -242,11 +243,11 @@ class OperatorRanks final : public OperatorKernel {
         return is_last() ? 0 : tellers_before(ranks_.size - 1) - tellers_before(place() + 1);
     }
     int64_t state_bytes() const { return told_.state_bytes(); }
-    // The rank that is k-th in the order of computation has told what lies here.
+    // The message, in a gathered array, of the rank that is k-th in the order of computation.
     const char* told_by(const char* all, int32_t k, int64_t bytes) const {
         return all + ranks_.place(k, p_.direction) * bytes;
     }
-    // The ranks from the k-th to the one before the end-th have told what lies from here on, side by side.
+    // The messages, side by side, of the ranks from the k-th to the one before the end-th.
     const char* told_from(const char* all, int32_t k, int32_t end, int64_t bytes) const {
         return told_by(all, p_.direction == Direction::forward ? k : end - 1, bytes);
     }
@@ -273,14 +274,15 @@ class OperatorRanks final : public OperatorKernel {
         own.scratch = call.at(call.of.inner);
         kernel.forward(own, call.stream);
     }
-    // Does the same for the own steps, into what the rank tells.
+    // Does the same for the own steps, into the rank's message.
     static void reduce_steps(const Call& call, const OperatorKernel& kernel, const void* input, const void* gate,
                              const void* state_in) {
         reduce(call, kernel, input, gate, state_in, call.at(call.of.sent), call.b.seq_offsets);
     }
 
-    // No rank needs what the last one makes in a scan. Of affine maps INPUT is given for gradients of matrices only;
-    // those of other ranks are NaN where it is not.
+    // All-gathers the totals of the ranks' steps; in a scan the last rank's is not needed. Backward of affine maps may
+    // lack INPUT, which only gradients of matrices need: the rank's total and such gradients on other ranks are then
+    // NaN.
     void gather_totals(const Call& call) const {
         const OperatorBuffers& b = call.b;
         if ((b.input != nullptr || p_.empty()) && (!is_last() || p_.is_reduction()))
@@ -294,7 +296,7 @@ class OperatorRanks final : public OperatorKernel {
             reduce_steps(call, *product_, call.b.gate, nullptr, nullptr);
         tell(call, call.of.products, told_.product_bytes());
     }
-    // Returns what the ranks at places k to end - 1 have told, side by side, without ranks whose totals do not count.
+    // Returns the messages of the ranks at places k to end - 1, side by side, without ranks whose totals do not count.
     const char* told_by_tellers(const Call& call, size_t told, int32_t k, int32_t end, size_t joined) const {
         const char* const all = call.at(told);
         const int32_t first = tellers_before(k), count = tellers_before(end) - first;
@@ -307,7 +309,7 @@ class OperatorRanks final : public OperatorKernel {
         }
         return to;
     }
-    // Finds the states after the first `count` ranks: the total of the first one, taken on by the others.
+    // Finds the states after the first `count` ranks: the total of the first, joined with those of the others in order.
     void join_totals(const Call& call, const OperatorKernel& kernel, int32_t count, void* to) const {
         reduce(call, kernel, told_by_tellers(call, call.of.totals, 1, count, call.of.totals_joined),
                p_.is_affine() ? told_from(call.at(call.of.products), 1, count, told_.product_bytes()) : nullptr,
@@ -382,7 +384,8 @@ class OperatorRanks final : public OperatorKernel {
         reduce(call, *gradients_, call.at(call.of.outputs), nullptr, own, gradient);
         return gradient;
     }
-    // Tells all ranks the gradient that the own steps leave for the states before them. No rank needs the first one's.
+    // All-gathers the gradients that the ranks' own steps leave for the states before them; the first rank's is not
+    // needed.
     void gather_locals(const Call& call, const OperatorBuffers& own) const {
         if (place() > 0) {
             OperatorBuffers local = own;
@@ -392,7 +395,7 @@ class OperatorRanks final : public OperatorKernel {
         }
         tell(call, call.of.locals, state_bytes());
     }
-    // Tells all ranks the slopes of the own steps. Those of the last rank are multiplied by nothing, and are ones.
+    // All-gathers the slopes of the ranks' steps. The last rank's multiply nothing and are ones.
     void gather_slopes(const Call& call, const OperatorBuffers& own) const {
         char *const sent = call.at(call.of.sent), *const ones = is_last() ? sent : call.at(call.of.other);
         if (place() > 0) reduce(call, *ones_, nullptr, nullptr, nullptr, ones);
@@ -429,7 +432,7 @@ class OperatorRanks final : public OperatorKernel {
         behind_->forward(over, call.stream);
         return gradient;
     }
-    // Finds that of matrices, which goes through one rank after the other.
+    // Finds the gradient of the states after the own steps for matrices, going back through one rank after the other.
     const void* join_gradients(const Call& call) const {
         const char* const matrices = call.at(p_.is_affine() ? call.of.products : call.of.totals);
         const int64_t matrix_bytes = p_.is_affine() ? told_.product_bytes() : state_bytes();
@@ -452,8 +455,8 @@ class OperatorRanks final : public OperatorKernel {
         return gradient;
     }
 
-    // Finds that of custom elements by backward of a scan. The states that enter the ranks behind are what an exclusive
-    // scan of those ranks' totals makes of the states after the own steps; its STATE_OUT enters the last rank.
+    // Finds it for custom elements, by backward of an exclusive scan of the totals of the ranks behind from the states
+    // after the own steps: OUTPUT of that scan has the states that enter these ranks, STATE_OUT what enters the last.
     const void* pull_back(const Call& call) const {
         const char* const last = told_by(call.at(call.of.locals), ranks_.size - 1, state_bytes());
         if (!through_) return last;
@@ -480,14 +483,18 @@ class OperatorRanks final : public OperatorKernel {
     std::unique_ptr<OperatorKernel> inner_;
     Wavefront<OperatorFamily> wavefront_;
     RankMatrixKernels kernels_;
-    // These reduce the own steps and multiply their matrices; join the totals of the ranks before this one, and of all;
-    // add the gradients that all give; and add the local ones of the ranks behind. Without steps, `store_` stores a
-    // state as OUTPUT, and `ones_` gives the identity of products. Of custom elements with ranks between this one and
-    // the last, `with_own_` joins the totals of the ranks up to this one, and `through_` is the scan of those between.
-    std::unique_ptr<OperatorKernel> total_, product_, before_, all_, store_, gradients_, ones_, sums_behind_, with_own_,
-        through_;
-    std::unique_ptr<LinearKernel> behind_;
-    std::vector<int32_t> tellers_;  // the places of the ranks whose totals count, in the order of computation
+    std::unique_ptr<OperatorKernel> total_,  // reduces the own steps
+        product_,                            // of affine maps: multiplies the matrices of the own steps
+        before_,                             // reduces the totals of the ranks before this one
+        all_,                                // of a reduction: reduces the totals of all ranks
+        store_,                              // of a reduction: stores a state as OUTPUT, by a reduction of no steps
+        gradients_,    // of a reduction, on its last rank: adds the gradients of OUTPUT that all ranks are given
+        ones_,         // of numbers with slopes: stores ones, by a product of no steps
+        sums_behind_,  // of sums: adds the local gradients of the ranks behind
+        with_own_,     // of custom elements: reduces the totals of the ranks up to and with this one
+        through_;      // of custom elements: scans the totals of the ranks between this one and the last
+    std::unique_ptr<LinearKernel> behind_;  // of numbers with slopes: takes a gradient back through the ranks behind
+    std::vector<int32_t> tellers_;          // the places of the ranks whose totals count, in the order of computation
     RankPlan forward_, backward_;
 };
 

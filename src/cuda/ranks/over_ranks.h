@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The problems by which a rank joins what the ranks of an operator have told it: those ranks are their steps, and all
+// The problems by which a rank joins the gathered messages of the ranks of an operator: ranks are their steps, and all
 // chains their channels.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace flashscan::cuda {
 
-// Reduces or scans the elements that `steps` ranks tell.
+// Reduces or scans the elements that `steps` ranks have sent.
 inline OperatorProblem elements_of_ranks(const OperatorProblem& p, OperatorMode mode, int64_t steps) {
     OperatorProblem over;
     over.kind = p.kind;
@@ -25,7 +25,7 @@ inline OperatorProblem elements_of_ranks(const OperatorProblem& p, OperatorMode 
     return over;
 }
 
-// Reduces the numbers that `steps` ranks tell, those of all elements.
+// Reduces the numbers of the elements that `steps` ranks have sent.
 inline OperatorProblem numbers_of_ranks(const OperatorProblem& p, OperatorKind kind, Dtype dtype, int64_t steps) {
     OperatorProblem over;
     over.kind = kind;

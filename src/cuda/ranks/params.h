@@ -49,12 +49,12 @@ struct RankCloseParams {
     int32_t unused = 0;
 };
 
-// enter_rank: from what all ranks have told, the carry that enters this one and the state before it.
+// enter_rank: finds the carry that enters this rank, and the state before it, from the gathered messages of all ranks.
 struct RankEnterParams {
     RankMessage first;         // that of rank 0
     int64_t message_step = 0;  // bytes from one rank's to the next
     int64_t rows = 0, channels = 0;
-    // The ranks before this one in the order of the pass: so many, from `pass_first` on in steps of 1 or -1.
+    // The `pass_count` ranks before this one in the order of the pass, from `pass_first` on in steps of 1 or -1.
     int32_t pass_first = 0, pass_count = 0, pass_step = 1;
     // Ranks in which the state before this one is looked for, the nearest first: `before_count` of them, from `before`
     // on in steps of `before_step`, which goes against the recurrence. No state is wanted if `before` is -1.

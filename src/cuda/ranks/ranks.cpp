@@ -20,7 +20,8 @@ namespace {
 
 constexpr int rank_warps = rank_threads / 32;
 constexpr int64_t least_chunk_steps = 256, most_chunks = 1024;
-// Where there are no more channels, a warp takes each row by itself, since few lanes would read side by side.
+// With at most so many channels a warp takes each row by itself (summarise_time), since few lanes would read
+// neighbours.
 constexpr int64_t few_channels = 8;
 
 // The places of a message, and of the summaries of chunks, which are messages too.
@@ -70,8 +71,8 @@ struct GatedFamily {
         // read.
         return {0, pass == Pass::forward ? read + (1 + p.hides_state()) * data : 2 * read + 2 * data};
     }
-    // The first step of a sequence is on the first rank, or else no rank would know whether its own first step is that
-    // one.
+    // With GATED_FLAG_FIRST_STEP the first rank must have a step. Otherwise no rank would know whether its own first
+    // step is the first of the sequence.
     static void check_steps(const GatedProblem& p, const Communicator& ranks, std::span<const int64_t> steps) {
         const int32_t first = ranks.place(0, p.direction);
         const bool any = std::any_of(steps.begin(), steps.end(), [](int64_t n) { return n > 0; });
@@ -305,7 +306,7 @@ class Ranks final : public Family::Kernel {
         return round_up(ceil_div<int64_t>(p_.time, chunks), least_chunk_steps);
     }
 
-    // Tells all ranks, and finds the carry and the state before the own steps.
+    // All-gathers the messages, and finds the carry into the own steps and, backward, the state before them.
     void exchange(Pass pass, const Buffers& b, void* stream) const {
         const RankPlan& of = plan(pass);
         const bool backward = pass == Pass::backward;

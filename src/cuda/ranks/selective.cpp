@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composes the passes of a rank of selective scans. Gathered, its steps are summed up, all ranks gather the sums, and
-// the kernel of one GPU runs from the state, and backward to the gradient, that comes from the others. Forward goes in
-// a wavefront too (wave.h). Backward does not: its pass begins with a walk for the states, so that it takes four times
-// what the two walks of its summary do, and a wavefront would spare one of these and wait for its first group.
+// The passes of a selective scan on one rank of several. Gathered, the ranks' steps are summarised, an all-gather
+// shares the summaries, and the kernel of one GPU runs from the state, and backward from the gradient, that follows
+// from them. Forward goes in a wavefront too (wave.h). Backward does not: its pass begins with a walk for the states
+// and takes four times as long as the two walks of its summary; a wavefront would spare one of these and wait for its
+// first group.
 #include <algorithm>
 #include <utility>
 
@@ -137,8 +138,8 @@ class SelectiveRanks final : public SelectiveKernel {
     bool alone() const { return ranks_.size == 1 || numbers() == 0; }
     int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
 
-    // Tells all ranks what the own steps do to states. No rank needs to know that of the last one, or of the first
-    // one's gradients, which are NaN.
+    // All-gathers the summaries of the ranks' steps. What no rank needs, the last rank's states and the first rank's
+    // gradients, is NaN.
     void exchange(Pass pass, const SelectiveBuffers& x, void* stream) const {
         const RankPlan& of = plan(pass);
         char *const base = static_cast<char*>(x.scratch), *const sent = base + of.sent;
@@ -165,8 +166,8 @@ class SelectiveRanks final : public SelectiveKernel {
         }
         return own;
     }
-    // Stores as `carry` what the first `count` ranks, in the order of the states, make of the first one's; with
-    // `adjoint` the same of gradients, in their order.
+    // Stores the state after the first `count` ranks as `carry`, in the order in which states pass the ranks; with
+    // `adjoint` the gradient of the state, in the order in which gradients do.
     void enter(Pass pass, const SelectiveBuffers& x, bool adjoint, int32_t count, void* carry, void* stream) const {
         const RankPlan& of = plan(pass);
         const char* const received = static_cast<const char*>(x.scratch) + of.received;

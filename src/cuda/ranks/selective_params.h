@@ -6,7 +6,8 @@
 
 namespace flashscan::cuda {
 
-// From what ranks tell, the state that enters this one, or the gradient of the state that leaves it.
+// enter_selective: finds the state that enters this rank, or the gradient of the state that leaves it, from the
+// gathered messages of all ranks.
 struct RankSelectiveParams {
     // The first rank's states after its steps, [row][channel][state], and its sums of d, [row][channel].
     const char *ends = nullptr, *deltas = nullptr;
@@ -14,7 +15,7 @@ struct RankSelectiveParams {
     const void* a = nullptr;   // A
     void* carry = nullptr;
     int64_t numbers = 0, row_numbers = 0;  // states of all rows, and of one
-    // The ranks before this one in the order of the pass: so many, from `first` on in steps of 1 or -1.
+    // The `count` ranks before this one in the order of the pass, from `first` on in steps of 1 or -1.
     int32_t first = 0, count = 0, step = 1;
     int32_t states = 0, adjoint = 0, unused = 0;
 };

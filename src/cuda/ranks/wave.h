@@ -52,7 +52,7 @@ class Wavefront {
         constexpr int64_t two_passes = 2;
         mail_ = PeerMail::open(ranks_, options_.device, static_cast<size_t>(two_passes * groups), two_passes * states);
     }
-    // Chooses for those passes of which `work_of` tells the work.
+    // Chooses a schedule for each of `passes`; work_of(pass) returns the work of a pass.
     template <typename WorkOf>
     void settle(std::span<const Pass> passes, WorkOf&& work_of) {
         size_t groups = 0;
@@ -102,7 +102,7 @@ class Wavefront {
         RankStreams::Fork fork(*streams_, stream);
         receive_group(call, 0);
         for (size_t k = 0; k < groups; ++k) {
-            // The next group's is asked for before this one's is sent: sending may wait for the rank that takes it.
+            // The next group is received before this one is sent, as sending may wait for the rank that receives.
             if (k + 1 < groups) receive_group(call, k + 1);
             void* const computing = fork.of_group(k);
             if (call.from >= 0) streams_->wait_for(k, computing);
@@ -122,8 +122,8 @@ class Wavefront {
         RankSchedule schedule;
         RowSlices slices;
         std::vector<std::unique_ptr<Kernel>> kernels;  // of slices; those of equal extents share one
-        std::vector<size_t> kernel_of;                 // a slice
-        std::vector<size_t> messages;                  // the number that mail_ knows a slice's by
+        std::vector<size_t> kernel_of;                 // for each slice, the index of its kernel
+        std::vector<size_t> messages;                  // for each slice, the number of its message in mail_
         // Places in scratch.
         size_t carry = 0, left = 0, before = 0;
         std::array<size_t, 2> inner{};  // of a kernel, and of the one that runs beside it

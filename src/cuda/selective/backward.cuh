@@ -191,7 +191,8 @@ struct SelectiveBackward {
         }
 #pragma unroll
         for (int first = K - G; first >= 0; first -= G) {
-            // Terms of the steps before are read, and the compiler does not hold numbers of B from above.
+            // The lanes have read the terms of the steps before. This also keeps the compiler from holding B of the
+            // loop above in registers.
             __syncwarp();
             R y[G], through[G], exponents[G];
             const auto deltas = steps_from<G>(&tile.delta.of[c][begin + first]);

@@ -19,9 +19,10 @@ __device__ __forceinline__ V decay_of(R delta, V rate) {
     return exp_of(delta * rate);
 }
 
-// The state after steps, or the gradient of that before them: `own` is what they make of zeros, `deltas` the sum of
-// their deltas, NaN where a reset cuts them. A carry of zero is not multiplied, since the factor may be infinite. Where
-// the sum is 0, as without steps, the carry stays, although a may be infinite.
+// Applies the summary of a run of steps to `carry`: returns the state after the steps or, with `adjoint`, the gradient
+// of the state before them. The summary is `own`, the result for a carry of zero, and `deltas`, the sum of the steps'
+// deltas, NaN where a reset cuts the run. A carry of zero is not multiplied, since the factor may be infinite. Where
+// the sum is 0, as without steps, the factor is 1 although a may be infinite.
 template <typename V, typename R>
 __device__ __forceinline__ V join_decayed(V carry, V own, R deltas, V rate, bool adjoint) {
     const V decay = decay_of(deltas, rate);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Thread block clusters, and mbarriers: barriers in shared memory that also count the bytes of asynchronous copies.
-// Shared memory is given by 32-bit addresses of the shared window. Compute capability 9.0 and newer, but for what says that
-// it is there on older ones too, where every block is alone.
+// Shared memory is given by 32-bit addresses of the shared window. Compute capability 9.0 and newer; functions that say
+// what they do on older devices exist there too, where a block is alone in its cluster.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,8 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Waits for all threads of the cluster; what they wrote before is visible after. On older devices, a barrier of the block.
+// Waits for all threads of the cluster; what they wrote before is visible after. On older devices, a barrier of the
+// block.
 __device__ __forceinline__ void cluster_barrier() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");

@@ -15,7 +15,7 @@
 //            into the next group, so that the chain is a fraction as long. The last warp of a strip applies the
 //            summaries of the group's earlier chunks to the group's carry for the others, which takes a second
 //            __syncthreads.
-// Direction  Lanes go from step 0 on. For walks against the order of memory the host turns the tensors round: they
+// Direction  Lanes go from step 0 on. For walks against the order of memory the host reverses the tensors in time: they
 //            begin with their last step and have negative strides of time.
 //
 // Params must also have row_groups and by_row_groups. A work must also have `skewed`, which tells whether the last lane
@@ -44,7 +44,8 @@ struct ChainedColumns {
     };
     struct Totals {
         Record of[chained_warps][V][32];
-        // Into the chunk, of the block's strips, where chunks are gathered in groups or it is the first.
+        // Carries that enter the chunk, [strip of the block][row of the lane][lane]; used where chunks are gathered in
+        // groups, and in the first chunk.
         Wide carry[has_groups || has_again ? 2 : 1][V][32];
     };
     struct Carries {
@@ -53,8 +54,8 @@ struct ChainedColumns {
     struct Records {
         Record of[V];
     };
-    // What a lane leaves to do (chained_rows.cuh): to walk its steps of some rows again, each with a bit in `again`,
-    // and to publish carries, of which `carries` are what it has.
+    // Work that a lane defers to the end of the kernel (chained_rows.cuh): to walk again the rows that have a bit in
+    // `again`, and, if `owed`, to publish carries that were held back, of which `carries` are what the lane computed.
     struct Rest {
         uint32_t again = 0;
         bool any = false, owed = false;
@@ -143,7 +144,7 @@ struct ChainedColumns {
         }
         return rest;
     }
-    // Does what is left, from the carries into the lane's chunk or into the chunk's group.
+    // Does the deferred work, starting from the carries into the lane's chunk or into the chunk's group.
     __device__ __forceinline__ void finish(Rest rest) const {
         __syncwarp();  // other lanes may have stored the lane's results
         const uint32_t from = grouped() ? chunk - chunk % column_chunk_group : chunk;
@@ -171,7 +172,7 @@ struct ChainedColumns {
 
     // The chunk, or group of chunks, after this one.
     __device__ __forceinline__ uint32_t next() const { return (grouped() ? chunk / column_chunk_group : chunk) + 1; }
-    // Publishes the carries into a chunk or group, unless the lane has to owe one; returns whether it has.
+    // Publishes the carries into a chunk or group, or defers that if one is not finite; returns whether they are owed.
     __device__ __forceinline__ bool publish_or_owe(uint32_t into, const Carries& carries) const {
         if constexpr (has_again) {
             bool finite = true;
@@ -184,10 +185,10 @@ struct ChainedColumns {
             return false;
         }
     }
-    // Finds the carries into the lane's steps. On entry `carry` is what the rows start from where this is their first
-    // chunk. The lanes of a strip's last warp publish the carries into the next chunk, unless they return that they owe
-    // them: a lane whose rows are all cut within the chunk does so before it waits for its own carries, the others do
-    // right after.
+    // Finds the carries into the lane's steps; in a strip's first chunk `carry` already holds what the rows start from.
+    // The lanes of a strip's last warp publish the carries into the next chunk: a lane whose rows are all cut within
+    // the chunk does so before it waits for its own carries, the others do right after. Returns whether the lane owes
+    // them.
     __device__ __forceinline__ bool find_carry(const Map (&before)[V], const Map (&through)[V],
                                                const Words<Carries>& known, Wide (&carry)[V]) const {
         const bool hands = chunk + 1 < p.chunks && is_last() && at.rows > 0;
@@ -235,8 +236,8 @@ struct ChainedColumns {
         return owed;
     }
 
-    // Publishes what later chunks need of this one, and sets the carry into it. Returns whether the lane owes the
-    // carries into the next group.
+    // For the lanes of a strip's last warp: publishes the chunk's summaries for its group, finds the carries into the
+    // chunk, and publishes those into the next group if the chunk ends one. Returns whether the lane owes the latter.
     __device__ __forceinline__ bool meet_group(const Map (&before)[V], const Map (&through)[V],
                                                const Words<Carries>& known, Wide (&carry)[V]) const {
         const uint32_t group = chunk / column_chunk_group, earlier = chunk % column_chunk_group;

@@ -48,9 +48,10 @@
 //                                    `into` that enters `warps` warps earlier in time, and returns the carry after
 //                                    them, or `after` where it cannot; may be missing
 //
-// Where a work has `again`, lanes that a carry enters which is not finite walk again in the end, since it may only have
-// overflowed on the way. No carry is published before it is right: one that is not finite is owed until then. The place
-// of the lane is then found anew, so that nothing of it is kept in registers for this.
+// Where a work has `again`, a lane whose carry is not finite walks its steps again at the end of the kernel, since the
+// carry may only have overflowed on the way. Such a carry is not published before that: the lane owes it, that is, its
+// publish is deferred until it is right. The lane's place is then computed anew, so that nothing of it is kept in
+// registers for this.
 //
 // A work whose Params have `grouped` and `records` takes few rows in groups, and has this too:
 //
@@ -69,9 +70,9 @@
 
 namespace flashscan::cuda {
 
-// Whether step t is among the lane's. The lane with a row's last step passes on what leaves the row, and not the lane
-// after which there is nothing, so that a final state has the bits of the last step's result (but for the sign of a
-// zero of numbers that are added to an identity).
+// Whether step t is among the lane's. The lane that holds a row's last step stores the final state, not the last lane
+// of the row's last chunk: the state then has the bits of that step's result (but for the sign of a zero of numbers
+// that are added to an identity).
 template <typename Shape>
 __device__ __forceinline__ bool holds_step(const Place& at, int64_t t) {
     return at.t0 <= t && t < at.t0 + Shape::L;
@@ -99,9 +100,10 @@ struct ChainedRows {
     static constexpr bool has_again = requires(const Params& q, const Place& a, Wide c) {
         Work::again(q, a, 0, int64_t{}, c, c);
     };
-    // What a lane leaves to do: to walk its steps again, and to publish a carry, of which `carry` is what it has. `any`
-    // tells whether a lane of the warp leaves something. It is known before results are stored: a flag that was put
-    // aside in local memory would have to wait for these stores.
+    // Work that a lane defers to the end of the kernel: `again`, to walk its steps again because their carry
+    // overflowed; `owed`, to publish a carry that was held back, of which `carry` is what the lane computed. `any` is
+    // whether a lane of the warp has deferred something. It is computed before results are stored: reloading a spilled
+    // flag would have to wait for these stores.
     struct Rest {
         bool any = false, again = false, owed = false;
         Wide carry{};
@@ -114,7 +116,7 @@ struct ChainedRows {
     int warp_time, warps_in_time;  // the warp's place among those of its row, in the order of the walk
     const Record* totals;          // summaries of the warps of the row, in the order of the walk
     Record* total;                 // the warp's own entry there
-    Wide* entering;                // the carry into the chunk, where chunks are gathered in groups or it is the first
+    Wide* entering;                // the carry into the chunk; used in groups of chunks and in the first chunk
     char* buffer;                  // the warp's part of dynamic shared memory
 
     static __device__ __forceinline__ ChainedRows here(const Params& p, const ChainedSets& sets, Totals& totals) {
@@ -168,7 +170,7 @@ struct ChainedRows {
         __syncthreads();
         Rest rest;
         if (grouped()) {
-            // Chunks are as many as rows may need that begin late in a vector, so the last one may be empty.
+            // There are as many chunks as the largest skew needs, so that a row's last chunk may be empty.
             const bool ends = chunk + 2 >= p.chunks || chunk % chunk_group == chunk_group - 1;
             const bool wanted = ends || work.writes();
             rest.owed = find_carry_in_group(wanted, carry[0]);
@@ -186,13 +188,14 @@ struct ChainedRows {
         work.walk(carry);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
             work.finish(chunk, WarpsInTime{ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time});
-        // Asked first it saves linear recurrences a load of what was put aside, and costs numbers a register.
+        // Testing is_left() first saves linear kernels the reload of a spilled register. Numbers kernels spill nothing;
+        // they skip the test, which would cost them a register.
         const bool left = !has_again || work.is_left();
         if (left && at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
         if constexpr (has_again) rest.carry = carry[0];
         return rest;
     }
-    // Does what is left, from the carry into the lane's chunk or into the chunk's group.
+    // Does the deferred work, starting from the carry into the lane's chunk or into the chunk's group.
     __device__ __forceinline__ void finish(Rest rest) const {
         __syncwarp();  // other lanes may have stored the lane's results
         if (rest.again) {
@@ -207,7 +210,7 @@ struct ChainedRows {
 
     // The chunk, or group of chunks, after this one.
     __device__ __forceinline__ uint32_t next() const { return (grouped() ? chunk / chunk_group : chunk) + 1; }
-    // Publishes the carry into a chunk or group, unless the lane has to owe it; returns whether it has.
+    // Publishes the carry into a chunk or group, or defers that if the carry is not finite; returns whether it is owed.
     __device__ __forceinline__ bool publish_or_owe(uint32_t into, Wide carry) const {
         if constexpr (has_again) {
             publish_if(is_finite(carry), p.carries, place_of_carry(into), carry);
@@ -218,9 +221,9 @@ struct ChainedRows {
         }
     }
 
-    // Finds the carry into the chunk. On entry `carry` is what the row starts from where this is its first chunk. One
-    // lane publishes the carry into the next chunk, unless it returns that it owes it: before it waits for its own
-    // where the row is cut within the chunk, otherwise right after.
+    // Finds the carry into the chunk; in a row's first chunk `carry` already holds what the row starts from. The lane
+    // that `hands` on, elected in the row's last warp, publishes the carry into the next chunk: before it waits for its
+    // own if the row is cut within the chunk, otherwise right after. Returns whether the lane owes that carry.
     __device__ __forceinline__ bool find_carry(const Words<Wide>& known, Wide& carry) const {
         const bool hands =
             chunk + 1 < p.chunks && warp_time == warps_in_time - 1 && segments().is_last() && at.rows > 0;
@@ -236,7 +239,8 @@ struct ChainedRows {
         return owed;
     }
 
-    // The same where chunks are gathered in groups; the carry is set where it is `wanted`.
+    // The same where chunks are gathered in groups. The row's last warp does the work for all, and the lane of it that
+    // `speaks` is elected to publish. The carry is set only if it is `wanted`.
     __device__ __forceinline__ bool find_carry_in_group(bool wanted, Wide& carry) const {
         bool owed = false;
         if (warp_time == warps_in_time - 1 && at.rows > 0) {
@@ -272,7 +276,7 @@ struct ChainedRows {
     }
 };
 
-// A function of its own, which is rarely called, so that its code lies apart from the rest.
+// Not inlined: it is rarely called, and its code then lies apart from the rest.
 template <typename Scan>
 __device__ __noinline__ void finish_chained(const typename Scan::Params& p, const ChainedSets& sets,
                                             typename Scan::Totals& totals, typename Scan::Rest rest) {

@@ -17,7 +17,7 @@ __device__ __forceinline__ int64_t end_of_steps(const SequenceOffsets& offsets, 
 struct StepRange {
     int64_t begin, end;
 };
-// Those of [begin, end) that exist; where they are mirrored, steps past the last sequence are the first ones.
+// The steps of [begin, end) that exist. Where tensors are reversed in time, steps past the last sequence come first.
 __device__ __forceinline__ StepRange steps_that_exist(const SequenceOffsets& offsets, int64_t begin, int64_t end) {
     if (offsets.mirrored == 0) return {begin, end_of_steps(offsets, end)};
     return {max(begin, offsets.time - end_of_steps(offsets, offsets.time)), end};

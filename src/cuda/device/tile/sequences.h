@@ -14,8 +14,9 @@ struct SequenceOffsets {
     const void* data = nullptr;
     int64_t sequences = 0, time = 0;
     int32_t are_i64 = 0;
-    // Whether tensors are turned round, for a kernel that walks one way alone. They have negative strides of time and
-    // begin with their last steps, and the kernel's step t is step time - 1 - t of SEQ_OFFSETS and RESET.
+    // Whether the host has reversed the tensors in time, for a kernel that walks in one direction only: they begin with
+    // their last steps and have negative strides of time. The kernel's step t is step time - 1 - t of SEQ_OFFSETS and
+    // RESET.
     int32_t mirrored = 0;
 
     // Offset n as it is in memory. It may only be compared with steps that exist.

@@ -21,8 +21,8 @@ struct PairPart {
     };
     // [odd]: which rows of the lane's pair exist in the tensor, and which are the warp's to store.
     Rows existing_rows[2], stored_rows[2];
-    // Whether all steps of the warp's tile and all rows of its pairs exist, and no step of it, or after it, is a tensor's
-    // first or last: states are loaded from one step later.
+    // Whether all steps of the warp's tile and all rows of its pairs exist, and no step of it, or after it, is a
+    // tensor's first or last: states are loaded from one step later.
     bool whole;
 
     static __device__ __forceinline__ Rows rows_of(int low, int count) {

@@ -3,9 +3,8 @@
 // bytes.
 //
 // Lanes own whole aligned vectors. Vectors that belong to the row alone are copied whole, through the warp's buffer
-// (time_vectors.cuh). The vectors
-// at its ends, which neighbouring rows may share, are copied element by element, by one lane for each element. No byte
-// outside of the row is read or written.
+// (time_vectors.cuh). The vectors at its ends, which neighbouring rows may share, are copied element by element, by one
+// lane for each element. No byte outside of the row is read or written.
 #pragma once
 
 #include "cuda/device/ptx/held.cuh"
@@ -41,8 +40,8 @@ struct RowPart {
     }
     __device__ __forceinline__ bool whole() const { return bits >> 31 != 0; }
     __device__ __forceinline__ bool moves(int j) const { return (bits >> j & 1) != 0; }
-    // A copy of which the compiler cannot tell that it is equal, so that it does not keep what it derived from this
-    // one.
+    // A copy that the compiler cannot know to be equal: it then derives what it needs from the copy again, instead of
+    // keeping that in registers.
     __device__ __forceinline__ RowPart anew() const { return {ptx::held(bits)}; }
     // The step that the lane moves as a single element, or -1.
     __device__ __forceinline__ int lone() const { return static_cast<int>(bits >> 8 & 0x7fffff) - 1; }

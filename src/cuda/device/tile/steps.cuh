@@ -117,8 +117,8 @@ struct Steps {
     }
 };
 
-// Which rows and steps a lane and its warp hold. Where tensors are turned round (SequenceOffsets::mirrored), the order of
-// memory is that of the turned tensors.
+// Which rows and steps a lane and its warp hold. Where the host has reversed the tensors in time
+// (SequenceOffsets::mirrored), the order of memory is that of the reversed tensors.
 struct Place {
     uint32_t batch;
     int64_t row, t0;            // the lane's first row and first step in memory

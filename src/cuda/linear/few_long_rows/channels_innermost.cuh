@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "few_long_rows" with channels innermost: the linear recurrence of up to 128 long rows by a persistent kernel,
-// whose blocks walk one chunk after another, with specialised warps for copies and for carries.
+// The kernel "few_long_rows" with channels innermost: the linear recurrence of up to 128 long rows by a persistent
+// kernel, whose blocks walk one chunk after another, with specialised warps for copies and for carries.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first

@@ -40,8 +40,9 @@ struct UncutTypes : Types<X, X> {
     }
 };
 
-// A block shares this memory to find carries, and its warps do so here. Warps walk, a block summarises up to Ahead
-// chunks before it walks one, and a chunk has up to Rows rows.
+// What the five warps of a block do that find carries, and the shared memory that they use. `Warps` is the number of
+// walking warps, `Ahead` the number of chunks that a block summarises before it walks one, `Rows` the most rows of a
+// chunk.
 template <typename Ty, int Warps, int Ahead, int Rows>
 struct StripCarries {
     using Map = typename Ty::Map;
@@ -52,8 +53,10 @@ struct StripCarries {
     static constexpr int most_of_lane = wave_most_blocks / 32, rows_of_lane = (Rows + 31) / 32;
 
     struct Slot {
-        uint64_t totals_barrier, published_barrier, carries_barrier;  // mbarriers: what each names is in shared memory
-        Wide carries[Rows];                                           // into the chunk
+        // mbarriers: the warps' totals are stored; the publisher has replaced them by their exclusive scan; carries are
+        // stored.
+        uint64_t totals_barrier, published_barrier, carries_barrier;
+        Wide carries[Rows];  // into the chunk
     };
     struct Shared {
         Slot slots[StripCarries::slots];
@@ -222,7 +225,8 @@ struct StripCarries {
         const Wide x = multiply_add(m.a, carry, m.x);
         return m.cut | is_zero(carry) ? m.x : x;
     }
-    // Waits for the carry that wave k starts from. The next function gives the other reducer that of its wave.
+    // Waits for the carry that wave k starts from; give_start passes the carry that the next wave starts from to the
+    // other reducer.
     __device__ __forceinline__ Wide await_start(uint32_t k) const {
         if (k == 0) return Wide{};
         ptx::wait_for_phase(ptx::shared_address(&shared.start_barriers[k & 1]), (k - 1) / 2 & 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the chunks of time_innermost.cuh find the carry that enters them: a scan over the chunks of each wave by specialised
-// warps.
+// How the chunks of time_innermost.cuh find the carry that enters them: a scan over the chunks of each wave by
+// specialised warps.
 //
 // Wave k is the chunks [k n, (k + 1) n) for n blocks, one chunk for each block. Each block has three warps for the
 // exchange, of which the third works in the first block alone:
@@ -43,8 +43,9 @@ __device__ __forceinline__ ChunkSteps<Down> steps_of_chunk(const LinearParams& p
 }
 
 // Passes a carry through the chunks of a wave one after another, where the scan over them met numbers that are not
-// finite. A lane has the maps of `mine` neighbouring chunks. `carries` become what enters them; returned is what leaves
-// the last chunk. walk(i, carry, next) corrects the carry `next` after the lane's chunk i, which `carry` enters.
+// finite. A lane has the maps of `mine` neighbouring chunks. Sets `carries` to the carries that enter them and returns
+// the carry that leaves the last chunk. walk(i, carry, next) returns the right carry after the lane's chunk i, which
+// `carry` enters, in place of `next`.
 template <typename Ty, int Part, typename Walk>
 __device__ __forceinline__ typename Ty::Wide pass_in_order(const typename Ty::Map (&maps)[Part], int mine,
                                                            typename Ty::Wide carry, typename Ty::Wide (&carries)[Part],
@@ -77,10 +78,12 @@ struct WaveCarries {
     static constexpr int most_of_lane = wave_most_blocks / 32;
 
     struct Slot {
-        uint64_t totals_barrier, published_barrier, carries_barrier;  // mbarriers: what each names is in shared memory
-        Record<Ty> totals[Warps];                                     // summaries of the walking warps
-        Wide carries[Warps];                                          // into the walking warps
-        Wide first;  // the carry that the row starts from, where the chunk is its first
+        // mbarriers: the warps' totals are stored; the chunk's summary is published, and `first` stored; carries are
+        // stored.
+        uint64_t totals_barrier, published_barrier, carries_barrier;
+        Record<Ty> totals[Warps];  // summaries of the walking warps
+        Wide carries[Warps];       // into the walking warps
+        Wide first;                // the carry that the row starts from, where the chunk is its first
     };
     struct Shared {
         Slot slots[WaveCarries::slots];

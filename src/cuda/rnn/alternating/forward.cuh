@@ -23,8 +23,8 @@
 
 namespace flashscan::cuda {
 
-// Turns the states after the step before, which belong to owner n, into those that enter `step`: where the owner
-// changes, they are stored and the new owner's are loaded, and a reset makes them zero.
+// Turns `state`, the states after the step before, whose owner is n, into those that enter `step`: where the owner
+// changes, stores them and loads those of the new owner; a reset makes them zero.
 template <typename Wide, int S>
 __device__ __forceinline__ void enter_step(const RnnParams& p, const RnnElement& e, int64_t step, int64_t n,
                                            Wide (&state)[S]) {

@@ -23,8 +23,8 @@ struct RnnStepUnit {
     int32_t from, to;  // the row of STATE_IN and STATE_OUT, or -1
     float own_pre = 0, own_state = 0;
 
-    // Lane number * rows + row loads that number of the row's pre-activations, and of its states, which are handed to
-    // the first lanes later.
+    // Lane `number * rows + row` loads pre-activation `number` and state `number` of batch row `row`; finish() passes
+    // them to the first lanes by shuffles.
     __device__ __forceinline__ void load() {
         const int number = lane / rows;
         if (!exists) return;

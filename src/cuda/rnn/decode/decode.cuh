@@ -52,7 +52,8 @@ struct RnnOneStep {
           count(min(params.units, params.width - first)) {}
 
     __device__ __forceinline__ int all_rows() const { return p.tiles * rows; }
-    // Where number k of a row of h lies: lanes that load V numbers, four at a time, then load neighbours.
+    // The place of number k of a row of h. Lanes load V numbers, four at a time; in this order neighbouring lanes load
+    // neighbouring fours.
     __device__ __forceinline__ int place_of(int k) const {
         if constexpr (V == 8) return (k % 8 / 4 * (p.padded / 8) + k / 8) * 4 + k % 4;
         return k;
@@ -68,7 +69,8 @@ struct RnnOneStep {
         from[i] = reset || p.states.in == nullptr ? -1 : row;
     }
 
-    // A warp has every so many rows of R, its lanes the numbers of a row.
+    // Copies the block's rows of R to shared memory: warps take rows in turn, the lanes of a warp share a row's
+    // numbers.
     __device__ __forceinline__ void copy_weights() const {
         const auto warps = static_cast<int>(blockDim.x / 32);
         for (int i = warp; i < count * G; i += warps) {
@@ -82,7 +84,7 @@ struct RnnOneStep {
         }
         ptx::end_copy_group();
     }
-    // The same for rows of h, four numbers at a time.
+    // Copies h of the block's heads, in the same way, four numbers at a time; rows without a state become zeros.
     __device__ __forceinline__ void copy_h() const {
         const int heads = (first + count - 1) / p.dim - first_head + 1, all = heads * all_rows();
         for (int i = warp; i < all; i += static_cast<int>(blockDim.x / 32)) {
@@ -107,7 +109,8 @@ struct RnnOneStep {
         }
     }
 
-    // Adds up R h of the warp's unit and rows: sum number gate * rows + row, in the lanes that sum_over_lanes says.
+    // Multiplies R by h for the warp's unit and rows. Sum number gate * rows + row is returned in the lanes that
+    // sum_over_lanes leaves it in.
     __device__ __forceinline__ float multiply(int unit, const float* h) const {
         float sum[sums] = {};
         const W* const r = weights + unit * G * p.padded;
@@ -135,7 +138,7 @@ struct RnnOneStep {
         return sum_over_lanes<32>(sum, lane);
     }
 
-    // `Pooled` tells that blocks meet before states are stored.
+    // If Pooled, blocks wait at a barrier of the grid before states are stored.
     template <bool Pooled>
     __device__ __forceinline__ void run() const {
         using Grid = cooperative_groups::grid_group;

@@ -7,15 +7,15 @@
 
 namespace flashscan::cuda {
 
-// A warp has a unit and so many rows.
+// rnn_step_rows: batch rows that a warp computes for its unit.
 inline constexpr int rnn_step_rows = 4;
-inline constexpr int rnn_step_warps = 32;      // the most of a block
-inline constexpr int rnn_step_most_rows = 16;  // of a call
-// The kernels that hold R in registers (few_rows.cuh, tensor_cores.cuh) take heads of up to rnn_step_direct_dim units.
-// Blocks of few_rows.cuh have up to so many warps, those of tensor_cores.cuh up to so many rows of R.
+inline constexpr int rnn_step_warps = 32;      // the most warps of a block
+inline constexpr int rnn_step_most_rows = 16;  // the most batch rows of a call
+// For the kernels that hold R in registers (few_rows.cuh, tensor_cores.cuh): the most units of a head; the most warps
+// of a block of few_rows.cuh; the most rows of R (gates x units) of a block of tensor_cores.cuh.
 inline constexpr int rnn_step_direct_dim = 1024, rnn_step_direct_warps = 8, rnn_step_matrix_rows = 32;
-// A warp of tensor_cores.cuh has up to so many pieces of rnn_step_matrix_depth k, and a block up to so many warps,
-// which have all k of the largest heads.
+// For tensor_cores.cuh: the k of a k-tile; the most k-tiles of a warp; the most warps of a block, which together hold
+// all k of the largest heads.
 inline constexpr int rnn_step_matrix_depth = 32, rnn_step_matrix_pieces = 2;
 inline constexpr int rnn_step_matrix_warps = rnn_step_direct_dim / rnn_step_matrix_depth / rnn_step_matrix_pieces;
 
@@ -44,13 +44,13 @@ struct RnnStepParams {
     int32_t width = 0;    // H D
     int32_t padded = 0;   // D in whole vectors of 8
     int32_t units = 0;    // of a block
-    int32_t tiles = 0;    // of rnn_step_rows rows
+    int32_t tiles = 0;    // tiles of rnn_step_rows batch rows
     int32_t aligned = 0;  // whether D is a multiple of 8, and rows of h lie in whole words of 16 bytes
     int32_t whole = 0;    // whether the rows of R do
 };
 
-// Shared memory of a block: its rows of R, [units, G, padded] in weight_dtype, then h, [heads, tiles rows, padded] in
-// f32. A block's units belong to so many heads at the most.
+// A block has in shared memory its rows of R, [units, G, padded] in weight_dtype, then h, [heads, tiles rows, padded]
+// in f32. This is the most heads that the units of a block belong to.
 constexpr int64_t rnn_step_heads(int64_t units, int64_t dim, int64_t heads) {
     const int64_t most = (units - 1 + dim - 1) / dim + 1;
     return most < heads ? most : heads;

@@ -3,8 +3,8 @@
 //
 // Tensor cores multiply R's rows of a block, [gates, units], by h of all rows of the batch. With 16-bit data h is
 // rounded to 16 bits; f32 are split into two tf32 each, high + low, and high high + high low + low high are added up.
-// The warps share the k, as pieces of 32; every number of R and h is loaded by one lane of a block, to registers, and
-// sums of warps are added through shared memory. A block's units belong to one head.
+// The warps share the k, as k-tiles of 32 (Pieces); every number of R and h is loaded by one lane of a block, to
+// registers, and sums of warps are added through shared memory. A block's units belong to one head.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -17,7 +17,7 @@
 
 namespace flashscan::cuda {
 
-// sum += left right for a piece: rows of R, and of each row of the batch numbers of h.
+// sum += left right for one k-tile: `left` has rows of R, `right` the numbers of h of each batch row.
 template <typename X, int M, int N>
 __device__ __forceinline__ void rnn_step_multiply(const Pack<X, 8> (&left)[2 * M], const float4 (&right)[N][2],
                                                   int rows, float (&sum)[M][N][4]) {
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(32 * rnn_step_matrix_warps, 1)
                         place_of(i) + 4 * half);
             }
     }
-    // The cells are those of the first threads. What they need is loaded now and looked at when the products are there.
+    // The first threads run the cells. What these need is loaded here and used only when the products are done.
     const int unit = thread / most_n, row = thread % most_n, w = first + unit;
     const bool works = unit < p.units && row < p.rows;
     int32_t from = -1, to = -1;

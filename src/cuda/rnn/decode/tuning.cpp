@@ -10,12 +10,12 @@ namespace flashscan::cuda {
 
 namespace {
 
-// Tensor cores take a fixed time longer than multiply-adds take for a single row. This is how many multiplications of
-// further rows a block does by multiply-adds in that time.
+// With 16-bit data tensor cores pay from this many multiplications of a block on, those of its first row not counted:
+// they take a fixed time longer than multiply-adds take for one row, in which multiply-adds do this many.
 constexpr int64_t rnn_step_few_products = 24576;
-// In f32 tensor cores multiply three times for each product. They are faster from so many products of a block on where
-// R would be in shared memory else; blocks of up to four rows and eight units, whose R is in registers, do without
-// them.
+// In f32, where tensor cores compute three products for one, they pay from this many multiplications of a block on, and
+// only in the place of the kernel with R in shared memory: blocks of up to four rows and eight units, whose R is in
+// registers, are faster without them.
 constexpr int64_t rnn_step_few_f32_products = 40960;
 
 RnnStepShape shape_of(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
@@ -50,7 +50,7 @@ int64_t matrix_warps(const RnnProblem& p, int64_t units) {
 RnnStepShape matrix_shape(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
     if (p.weight_dtype != p.dtype) return {};
     if (units > p.head_dim) return {};
-    while (p.head_dim % units != 0) ++units;  // which are of one head
+    while (p.head_dim % units != 0) ++units;  // so that a block's units belong to one head
     if (units * p.counts().gates > rnn_step_matrix_rows) return {};
     RnnStepShape shape = shape_of(p, units, tiles, shared_bytes);
     shape.way = RnnStepWay::matrix;

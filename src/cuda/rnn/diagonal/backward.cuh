@@ -39,7 +39,7 @@ struct RnnDiagonalBackward {
         Step steps[fetched];
         uint8_t resets;
     };
-    // The states before a step as far as backward looks at them, and h.
+    // The states before a step, as far as the cell's backward reads them, and h.
     struct Before {
         Wide state[S], h;
     };

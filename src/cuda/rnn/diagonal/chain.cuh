@@ -156,8 +156,8 @@ __device__ __forceinline__ void rnn_chain_step(const X (&x)[G], const Wide (&wei
     as_values(now, state);
 }
 
-// Returns what of d_pre reaches h before a step through R; `before` are the states before it. Completes d_pre of cells
-// that reset before the product.
+// Returns the part of the gradient of h before a step that comes through R, R^T d_pre; `before` are the states before
+// the step. Completes d_pre of cells that reset before the product.
 template <typename Cell, typename Wide, int G, int P, int S, int K>
 __device__ __forceinline__ Wide rnn_chain_through(const Wide (&weight)[G], const Wide (&keep)[K],
                                                   const Wide (&before)[S], Wide (&d_pre)[P]) {

@@ -12,12 +12,12 @@
 
 namespace flashscan::cuda {
 
-// A multiprocessor has room for so many warps of the most registers.
+// Warps for which a multiprocessor has room where each has the most registers.
 inline constexpr int64_t rnn_diagonal_deep_resident = 8;
 
 class RnnDiagonal : public RnnKernel {
   public:
-    // Backward cuts each row into so many segments.
+    // Backward cuts each row into `segments` segments.
     RnnDiagonal(const RnnProblem& problem, const Options& options, int segments = 1)
         : p_(problem),
           device_(options.device),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "diagonal_newton", backward: the scan between the two launches of diagonal/backward.cuh that walk segments.
+// The kernel "diagonal_newton", backward: the scan between the two launches of diagonal/backward.cuh that walk
+// segments.
 //
 //     carry[w-1] = offset[w] + slope[w] carry[w]           from the last segment, whose carry is GRAD|STATE_OUT, down
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of "diagonal_newton": forward in one launch, by Newton's iteration or step by step where only backward gains;
-// backward as "diagonal", in segments where rows are long.
+// Host side of "diagonal_newton": forward in one launch, by Newton's iteration or step by step where only backward
+// gains; backward as "diagonal", in segments where rows are long.
 #include "cuda/rnn/diagonal/diagonal.h"
 #include "cuda/rnn/diagonal_newton/tuning.h"
 #include "cuda/rnn/instances/diagonal_newton_table.h"

@@ -42,7 +42,8 @@ struct RnnNewtonForward {
     // f32, and for 16-bit data less than the rounding of the data.
     static constexpr double tolerance = sizeof(X) == 4 ? 0x1p-21 : 0x1p-17;
 
-    // A segment, or all segments of a block together, tell this to the others.
+    // What a segment, or a block for all of its segments, shares with the others: the states before and after its
+    // steps, the Jacobian of the latter by the former, and the recent magnitude of the states.
     struct Told {
         Wide start[S], end[S], slope[S][S], scale[S];
     };
@@ -50,7 +51,7 @@ struct RnnNewtonForward {
     const RnnNewtonParams& given;
     const RnnDiagonalParams& f;
     const int blocks, most;
-    const int rank, warp, warps;  // of the block in its cluster, and of the warp in its block
+    const int rank, warp, warps;  // the block's place in its cluster; the warp's in its block, which has `warps`
     RnnChain chain;
     Wide* const segments;  // [warps, numbers, 32]
     Wide* const ranks;     // [blocks, numbers, 32]
@@ -61,7 +62,9 @@ struct RnnNewtonForward {
     Told own;
     int64_t first = 0;  // step of the warp's segment
     int count = 0;      // its steps; the last segments of a row may have none
-    Wide off = 0;  // of its start, in parts of the recent magnitude of the states; only where RESIDUAL is asked for
+    // How far its start is from what the ends of the segments before it ask for, relative to the recent magnitude of
+    // the states; computed only where RESIDUAL is asked for.
+    Wide off = 0;
     uint64_t resets = 0;  // a bit for each of its steps, which find_segment loads 32 at a time, twice
     static_assert(rnn_newton_steps <= 64);
 
@@ -119,7 +122,8 @@ struct RnnNewtonForward {
     static __device__ __forceinline__ Wide difference(Wide a, Wide b) {
         return a == b || (a != a && b != b) ? Wide(0) : a - b;
     }
-    // The end of what told tells where its start is off by d. Where d is 0 the end is exact, whatever the slope is.
+    // Corrects a segment's end to first order for a change d of its start: end + slope d. d = 0 leaves the end exact,
+    // whatever the slope is.
     static __device__ __forceinline__ void apply(const Told& told, const Wide (&d)[S], Wide (&end)[S]) {
 #pragma unroll
         for (int i = 0; i < S; ++i) {
@@ -151,7 +155,7 @@ struct RnnNewtonForward {
             for (int j = 0; j < S; ++j) a[i][j] = Wide(i == j ? 1 : 0);
     }
 
-    // The Jacobian of a step, row by row by the cell's backward.
+    // Computes the Jacobian of a step, a row at a time, by the cell's backward with a unit vector as the gradient.
     __device__ __forceinline__ void jacobian_of(const Real (&keep)[K], const Wide (&before)[S],
                                                 Wide (&rows)[S][S]) const {
         Real previous[S], slopes[Cell::slopes];
@@ -172,8 +176,8 @@ struct RnnNewtonForward {
         }
     }
 
-    // Computes what a step with Jacobian `rows` leaves of the recent magnitude: as much as of roundings of that size, and half
-    // of it at most.
+    // Computes what is left of the recent magnitude after a step with Jacobian `rows`: as much as would be left of a
+    // rounding of that size, |rows| scale, and at most half of it.
     __device__ __forceinline__ void damp(const Wide (&rows)[S][S], Wide (&left)[S]) const {
 #pragma unroll
         for (int a = 0; a < S; ++a) {
@@ -252,8 +256,8 @@ struct RnnNewtonForward {
         for (int s = 0; s < S; ++s) own.end[s] = state[s];
     }
 
-    // Composes the segments of the block: the first one's start, the end where that is right, how it depends on that,
-    // and the last scale. `before` receives those before the warp's own, of which the first has none.
+    // Scans the block's segments and returns their composition: the start of the first, the end to which that start
+    // leads, its Jacobian, and the scale of the last. `before` receives the exclusive prefix; the first warp has none.
     __device__ __forceinline__ Told compose(Told& before) const {
         Told all = own;
         Wide d[S];
@@ -280,8 +284,9 @@ struct RnnNewtonForward {
         for (int s = 0; s < S; ++s) to[s * 32 + chain.lane] = own.end[s];
     }
 
-    // After walk k of all segments: finds the start that the others' ends ask for, takes it where the segment has to
-    // walk again, and returns whether it has to. `again` is whether any segment has to.
+    // One Newton correction, after walk k of all segments: finds the segment's new start by a scan over the ends and
+    // Jacobians of the segments before it, adopts it if the segment has to walk again, and returns whether it has to.
+    // `again` becomes whether any segment of the cluster has to.
     __device__ __forceinline__ bool correct(int64_t segment, int k, bool& again) {
         put(segments + warp * numbers * 32, own);
         __syncthreads();
@@ -320,8 +325,8 @@ struct RnnNewtonForward {
         bool walks = k == 0;
 #pragma unroll
         for (int s = 0; s < S; ++s) {
-            // Beside a state that overflowed every finite number is small, but a state may be finite again: a start has to
-            // be the very same.
+            // Relative to an infinite magnitude every finite difference is small, although later states may be finite
+            // again. The start then has to be equal.
             if (scale[s] == Wide(INFINITY)) scale[s] = Wide(0);
             walks = walks || !(magnitude(difference(start[s], own.start[s])) <= scale[s] * Wide(tolerance));
         }
@@ -350,7 +355,7 @@ struct RnnNewtonForward {
         return walks;
     }
 
-    // Stores what the call returns of a chunk whose segments were walked `walks` times.
+    // Adds a chunk, whose segments were walked `walks` times, to ITERATIONS and RESIDUAL of its row.
     __device__ __forceinline__ void tell_counts(int64_t segment, int walks) const {
         if (given.iterations != nullptr && segment == 0 && chain.lane == 0)
             atomicMax(given.iterations + chain.row, walks);

@@ -6,8 +6,8 @@
 
 namespace flashscan::cuda {
 
-// A block has so many warps, a cluster so many blocks, and a segment so many steps at most; a segment of fewer than
-// `least` steps is not worth its own warp.
+// The most warps of a block, blocks of a cluster and steps of a segment; and the fewest steps that are worth a segment,
+// which has a warp of its own.
 inline constexpr int rnn_newton_warps = 16, rnn_newton_blocks = 16, rnn_newton_steps = 64, rnn_newton_least = 16;
 // Flags of a block, one for each block of its cluster, in whole words of 16 bytes. A warp reads them at once.
 inline constexpr int rnn_newton_flags = 32;
@@ -19,12 +19,12 @@ constexpr int rnn_newton_fetched(int64_t gates) { return rnn_fetched_steps(stati
 // Threads of a block that scans the segments of backward.
 inline constexpr int rnn_newton_scan_block = 64;
 
-// Numbers that segments and blocks tell each other, for each lane: the states before and after, how those after depend
-// on those before, and the recent magnitude of the states.
+// How many numbers a segment, or a block, shares with the others for each lane: the states before and after it, the
+// Jacobian of the latter by the former, and the recent magnitude of the states.
 constexpr int rnn_newton_numbers(int states) { return states * (3 + states); }
 
-// Numbers of the states' type in a block's shared memory: what its segments tell each other, what the blocks of its
-// cluster tell it, and the carry. The flags of the cluster and INPUT of its segments follow.
+// Numbers of the states' type in a block's shared memory: those that its segments share, those that it receives from
+// the blocks of its cluster, and the carry. The flags of the cluster and INPUT of its segments follow.
 constexpr int rnn_newton_words(int states, int warps, int blocks) {
     return 32 * (rnn_newton_numbers(states) * (warps + (blocks > 1 ? blocks : 0)) + states);
 }

@@ -22,7 +22,7 @@ CellCost cost_of(Cell cell) {
     case Cell::mgu: return {180, 90};
     case Cell::elman: return {100, 50};
     case Cell::elman_relu: return {60, 30};
-    case Cell::slstm: return {};  // which newton.cpp refuses
+    case Cell::slstm: return {};  // diagonal_newton.cpp refuses it
     }
     return {};
 }

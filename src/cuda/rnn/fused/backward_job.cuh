@@ -68,8 +68,8 @@ class RnnBackwardJob {
         return min(static_cast<int>(f.end), job.steps);
     }
     // Whether the gradients of this launch's first step must be multiplied by R^T too. A cluster always does that, as
-    // its barriers count every turn; so does a team that reduce-scatters for several jobs, as a value is told from that
-    // of some turns before by a bit that changes with every turn of its slot.
+    // its barriers count every turn. So does a team that reduce-scatters for several jobs: readers recognise a new
+    // value by a bit that alternates with every use of a slot, so that no use may be skipped.
     static __device__ __forceinline__ bool needs_last(const RnnFusedParams& f) {
         return S::kind == Team::cluster || (S::scatters && f.jobs > f.teams) || f.first > 0 ||
                f.p.grad_state_in != nullptr;

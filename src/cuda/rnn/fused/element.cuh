@@ -10,7 +10,7 @@
 
 namespace flashscan::cuda {
 
-// Data are prefetched into L2 so many steps before their use, which takes several times the latency of memory.
+// How many steps before their use data are prefetched into L2: these steps take several times the latency of memory.
 constexpr int rnn_steps_ahead = 8;
 
 __device__ __forceinline__ bool is_packed(const RnnFusedParams& f) { return f.offsets.data != nullptr; }

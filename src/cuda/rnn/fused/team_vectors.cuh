@@ -60,7 +60,8 @@ struct TeamShape {
                                   : tiles* row_tiles == 1              ? 4
                                                                        : 2;
     static_assert(steps % 2 == 0 && (elements % sharing == 0 || elements < sharing));
-    static_assert(Kind == Team::block || parts > 1);  // the barrier before the addition tells that all warps have read
+    // With parts > 1 the barrier before the addition also means that all warps have read the turn's vectors.
+    static_assert(Kind == Team::block || parts > 1);
     // 16-bit halves that a unit sends, of a row of vectors, and from a row to the next. In shared memory rows are 64
     // bytes apart modulo 128, so that two rows use all banks.
     static constexpr int sent = planes * runs, row_halves = planes * depth;
@@ -137,7 +138,7 @@ class TeamVectors {
         }
     }
 
-    // `unit` of this block and a row goes here: an index into a slot, or into what is staged for the cluster.
+    // The place of a row and a unit of this block: an index into a slot or, in a cluster, into the staging buffer.
     __device__ __forceinline__ int place(int row, int unit) const {
         if constexpr (S::kind == Team::cluster) return row * S::units * S::sent + unit;
         return at(row, static_cast<int>(blockIdx.x) % blocks_ * S::units + unit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles the kernels "diagonal_newton" of recurrent networks. The code of the types is alike, and what is alike within a
-// file is packed once.
+// Compiles the kernels "diagonal_newton" of recurrent networks. The code of the types is alike, and what is alike
+// within a file is packed once.
 #include "cuda/rnn/instances/diagonal_newton_instance.cuh"
 
 namespace flashscan::cuda {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of the compiled kernels "diagonal_newton" of recurrent networks, for each cell but sLSTM and each dtype but f64.
+// The table of the compiled kernels "diagonal_newton" of recurrent networks, for each cell but sLSTM and each dtype but
+// f64.
 #pragma once
 
 #include "core/types.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles the kernels of recurrent networks for f32, bf16 and f16 data. Their code is alike, and what is alike within a
-// file is packed once.
+// Compiles the kernels of recurrent networks for f32, bf16 and f16 data. Their code is alike, and what is alike within
+// a file is packed once.
 #include "cuda/rnn/instances/instance.cuh"
 
 namespace flashscan::cuda {

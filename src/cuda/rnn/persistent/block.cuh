@@ -5,14 +5,14 @@
 // A block holds the rows m = gate * units + unit of R, for all k. Rows that do not fit into shared memory are read
 // through L2 in every step.
 //
-//     gather     out[m, n] = sum over k of R[m, k] vector[n, k], after an all-gather: every block publishes its units of
-//                the vectors to all blocks.
+//     gather     out[m, n] = sum over k of R[m, k] vector[n, k], after an all-gather: every block publishes its units
+//                of the vectors to all blocks.
 //     scatter    out[k, n] = sum over m of R[m, k] own[m, n], before a reduce-scatter: every block stores its part for
 //                all blocks, and each adds up the parts for its own units in the order of the blocks.
 //
 // Vectors and parts go through global memory, but for the vectors of a cluster, which blocks store straight into each
-// other's shared memory. There turns alternate between two sets: who stores in turn t + 1 has waited in turn t, for
-// which every block arrived after it had read what it got in turn t - 1.
+// other's shared memory. Those are double-buffered: turns use two sets of vectors alternately. A block that stores in
+// turn t + 1 has waited in turn t, where every block arrived after it had read the vectors of turn t - 1.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
@@ -104,8 +104,8 @@ class RnnPersistentBlock {
         __syncthreads();
     }
 
-    // Publishes this thread's element of the vectors for the gather after the next arrive_with_vectors and wait: where the
-    // team is no cluster, in `vectors` [rows, H, padded].
+    // Publishes this thread's element of the vectors for the gather after the next arrive_with_vectors and wait: where
+    // the team is no cluster, in `vectors` [rows, H, padded].
     __device__ __forceinline__ void publish(X* vectors, Wide value) const {
         const int k = first_unit() + unit();
         if (clustered())
@@ -113,8 +113,8 @@ class RnnPersistentBlock {
         else
             vectors[((first_row_ + row()) * f_.heads + head_) * padded_ + k] = Element<X>::narrow(value);
     }
-    // Arrives once what the block's threads published has been copied to the other blocks of a cluster. All threads must
-    // call it.
+    // Arrives once what the block's threads published has been copied to the other blocks of a cluster. All threads
+    // must call it.
     __device__ __forceinline__ void arrive_with_vectors() {
         if (clustered()) send();
         arrive();
@@ -193,11 +193,11 @@ class RnnPersistentBlock {
         return *reinterpret_cast<const Bunch<T, N>*>(from);
     }
 
-    // Whether a thread holds its row, its unit and its places in the sums of scatter, which take divisions to find; f64
-    // has no registers left for them.
+    // Whether a thread keeps its row, its unit and its places in the sums of scatter in registers, as computing them
+    // takes divisions; f64 has no registers left for them.
     static constexpr bool holds_places = sizeof(Wide) == 4;
-    // This thread adds up the parts of `element` of every sum_parts-th block, from block `part` on. Threads that have none
-    // begin behind the last block.
+    // This thread adds up the parts of `element` that every sum_parts-th block sends, from block `part` on. In threads
+    // without an element `part` is past the last block.
     struct Sum {
         int element, part, offset;  // offset of the element in a block's part of `partials`
     };
@@ -216,8 +216,8 @@ class RnnPersistentBlock {
         const int vectors = padded_ / wide;
         return {i % vectors * wide, i / vectors * deep};
     }
-    // This thread sends 8 bytes of the block's units, word `word` of row `row`, to block `block` and every side_by_side-th
-    // after it. Threads that have none begin behind the last block.
+    // This thread sends 8 bytes of the block's units, word `word` of row `row`, to block `block` and every
+    // side_by_side-th after it. In threads without a word `block` is past the last block.
     struct Copy {
         int row, word, block, side_by_side;
     };

@@ -12,8 +12,8 @@ namespace flashscan::cuda {
 
 inline constexpr int rnn_persistent_threads = 512;
 
-// Extents that a plan settles. Shared memory holds the stored rows of R, then vectors (forward in clusters two sets, which
-// turns take alternately), then sums.
+// Extents that a plan settles. Shared memory holds the stored rows of R, then vectors (forward in clusters two sets,
+// which turns take alternately), then sums.
 struct RnnPersistentShape {
     int32_t blocks = 0;     // blocks of a team
     int32_t clustered = 0;  // whether teams are clusters

@@ -3,9 +3,9 @@
 //
 //     out[m, n] = sum over k of row(m)[k] column(n)[k]
 //
-// Both operands have k innermost and are loaded 16 bytes at a time; `load(row, k)` returns zeros past the last k. All are
-// multiplied on tensor cores, f32 as two tf32 each (split_tf32.cuh); the order of k within a step is chosen so that the
-// 16 bytes that a lane loads are the operand that it has to hold.
+// Both operands have k innermost and are loaded 16 bytes at a time; `load(row, k)` returns zeros past the last k. All
+// are multiplied on tensor cores, f32 as two tf32 each (split_tf32.cuh); the order of k within a step is chosen so that
+// the 16 bytes that a lane loads are the operand that it has to hold.
 #pragma once
 
 #include "cuda/device/math/split_tf32.cuh"
