@@ -276,14 +276,19 @@ TEST(LinearTuning, WavesSuitFewLongRows) {
               "batch * channels is 512; takes up to 128 rows with channels innermost");
 }
 
-// More rows are left to the kernel "rows", which gathers their chunks in groups.
-TEST(LinearTuning, WavesTakeUpTo64RowsWithTimeInnermost) {
+// More rows, and shorter ones of more than 64, are left to the kernel "rows", which gathers their chunks in groups.
+TEST(LinearTuning, WavesTakeUpTo192RowsWithTimeInnermost) {
     for (const int64_t batches : {1, 2})
-        for (const int64_t rows : {1, 3, 7, 32, 33, 64, 65, 100}) {
+        for (const int64_t rows : {1, 3, 7, 32, 33, 64, 65, 96, 97, 192, 193}) {
             const LinearShape shape = shape_of(batches, rows, 1 << 22, true);
-            EXPECT_EQ(waves_refusal(shape, tune_waves(shape, wave_tile, 132)).empty(), batches * rows <= 64);
-            EXPECT_TRUE(chained_groups_suit(tune_chained_rows(shape, tile)));
+            EXPECT_EQ(waves_refusal(shape, tune_waves(shape, wave_tile, 132)).empty(), batches * rows <= 192);
+            EXPECT_EQ(chained_groups_suit(tune_chained_rows(shape, tile)), batches * rows < 256);
         }
+    for (const int64_t rows : {32, 64, 65, 128}) {
+        const LinearShape shape = shape_of(1, rows, 1 << 15, true);
+        const WavesTuning waves = tune_waves(shape, wave_tile, 132);
+        EXPECT_EQ(waves_refusal(shape, waves).empty(), rows * waves.chunks >= (rows > 64 ? 8 : 3) * waves.blocks);
+    }
 }
 
 TEST(LinearTuning, FoldingBlocksHaveAtMostSixtyFourRows) {

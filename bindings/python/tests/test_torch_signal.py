@@ -11,7 +11,10 @@ from flashscan import signal
 from signal_support import SECTIONS, TRANSFER_FUNCTIONS, normal
 from torch_support import DEVICES, close, need, supported, torch
 
-pytestmark = pytest.mark.parametrize("device", DEVICES)
+pytestmark = [
+    pytest.mark.parametrize("device", DEVICES),
+    pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # PyTorch's own, in forward mode
+]
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@
 namespace flashscan::cuda {
 namespace {
 
-// "few_long_rows": the most rows with which it is faster, [time_inner], than "chunked" and than groups of "rows" (the
-// latter on an H100); the most teams; and the fewest waves, and chunks of a row, with which it is faster.
-constexpr int64_t wave_most_rows[2] = {128, 64};
+// "few_long_rows": the most rows with which it is faster, [time_inner], than "chunked" and than groups of "rows" (both
+// passes together); the most teams; and the fewest waves, and chunks of a row, with which it is faster. With time
+// innermost and more than `wave_few_rows` rows it needs more waves.
+constexpr int64_t wave_most_rows[2] = {128, 192}, wave_few_rows = 64, wave_least_waves_of_many = 8;
 constexpr int64_t wave_most_teams = 4;
 constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 
@@ -93,15 +94,16 @@ WavesTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multi
 
 std::string waves_refusal(const LinearShape& shape, const WavesTuning& waves) {
     const int64_t rows = shape.batches * shape.rows, chunks = shape.batches * waves.row_groups * waves.chunks;
+    const int64_t least = shape.time_inner && rows > wave_few_rows ? wave_least_waves_of_many : wave_least_waves;
     if (rows > wave_most_rows[shape.time_inner])
         return fmt::format("batch * channels is {}; takes up to {} rows with {} innermost", rows,
                            wave_most_rows[shape.time_inner], shape.time_inner ? "time" : "channels");
     if (waves.chunks < wave_least_chunks)
         return fmt::format("time is {}, cut into {} chunks; takes {} or more", shape.time, waves.chunks,
                            wave_least_chunks);
-    if (chunks < wave_least_waves * waves.blocks)
+    if (chunks < least * waves.blocks)
         return fmt::format("time is {}, which gives {} blocks {} chunks; takes {} or more for each", shape.time,
-                           waves.blocks, chunks, wave_least_waves);
+                           waves.blocks, chunks, least);
     return {};
 }
 
