@@ -39,10 +39,11 @@ TABLES = {
     # the shapes of sequential_scan and fla, channel innermost
     "channel-innermost": [Case("bf16", "BTC", 8, 8192, 1024), Case("f32", "BTC", 8, 8192, 1024),
                           Case("bf16", "BTC", 8, 32768, 1536)],
-    # 2^26 elements: one row, and many rows in both layouts
+    # 2^26 elements: one row, and many rows in both layouts. Of one row torch.cummax takes four seconds.
     "prefix": [Case(dtype, *shape, operator)
                for shape in (("BTC", 1, 2**26, 1), ("BCT", 8, 8192, 1024), ("BTC", 8, 8192, 1024))
-               for dtype in ("f32", "bf16", "f64") for operator in TORCH_PREFIXES],
+               for dtype in ("f32", "bf16", "f64") for operator in TORCH_PREFIXES
+               if operator != "max" or shape[1] > 1],
 }
 
 
