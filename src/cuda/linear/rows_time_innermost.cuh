@@ -168,11 +168,14 @@ struct LinearRowsWork {
 template <typename Ty, bool Backward>
 struct RowsConfig {
     using Shape = RowsShape<Ty, Backward>;
-    static constexpr int resident = 2;  // blocks per multiprocessor, for which __launch_bounds__ limits the registers
+    // The most warps of a block, and blocks per multiprocessor, for which __launch_bounds__ limits the registers. Complex
+    // numbers take as many registers, but in smaller blocks; forward those of f64 take more.
+    static constexpr int warps = Ty::complex_gate ? chained_warps / 2 : chained_warps;
+    static constexpr int resident = !Ty::complex_gate ? 2 : sizeof(typename Ty::X) > 8 && !Backward ? 3 : 4;
 };
 
 template <typename Ty, bool Down, bool Backward>
-__global__ void __launch_bounds__(32 * chained_warps, RowsConfig<Ty, Backward>::resident)
+__global__ void __launch_bounds__(32 * RowsConfig<Ty, Backward>::warps, RowsConfig<Ty, Backward>::resident)
     linear_rows(const __grid_constant__ LinearParams p, const __grid_constant__ ChainedSets sets) {
     run_chained<ChainedRows<LinearRowsWork<Ty, Down, Backward>>>(p, sets);
 }

@@ -214,14 +214,19 @@ struct Walk {
         return (i >= most_skew<Shape> || i >= at.first) && i < at.steps;
     }
     // Calls body(i) for the lane's steps in the order of the walk. For complex gates (1 + 0i) inf is NaN, so steps that
-    // do not exist are left out.
+    // do not exist are left out; kernels without states of packed sequences have a loop without conditions beside that.
     template <typename Body>
     __device__ __forceinline__ void for_steps(Body&& body) const {
+        const auto for_all = [&](auto&& take) {
 #pragma unroll
-        for (int k = 0; k < L; ++k) {
-            const int i = Down ? L - 1 - k : k;
-            if (!Ty::complex_gate || exists(i)) body(i);
-        }
+            for (int k = 0; k < L; ++k) take(Down ? L - 1 - k : k);
+        };
+        if (!Ty::complex_gate || (!Packed && at.steps >= L && (most_skew<Shape> == 0 || at.first <= 0)))
+            for_all(body);
+        else if constexpr (Ty::complex_gate)
+            for_all([&](int i) {
+                if (exists(i)) body(i);
+            });
     }
 
     template <Kind kind>

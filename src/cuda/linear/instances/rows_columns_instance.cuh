@@ -15,8 +15,7 @@ void fill_rows(LinearKernels& k) {
         k.rows[0][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, false, Backward>);
         k.rows[1][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, true, Backward>);
         using Work = LinearRowsWork<Ty, false, Backward>;
-        // Complex numbers take blocks of half as many warps, of which twice as many are resident: 4 to 7 % less time.
-        constexpr int warps = Ty::complex_gate ? chained_warps / 2 : chained_warps;
+        constexpr int warps = RowsConfig<Ty, Backward>::warps;
         k.rows_tile[Backward] = {Work::Shape::V, Work::Shape::L, warps, warps * Work::buffer_bytes};
         k.rows_skew = RowsConfig<Ty, Backward>::Shape::skew;
     }
