@@ -123,11 +123,6 @@ constexpr GatedCandidate gated[] = {{"chunked", gated_over_ranks}};
 
 constexpr SelectiveCandidate selective[] = {{"resident", selective_over_ranks}};
 
-bool checks_wanted() {
-    const char* value = std::getenv("FLASHSCAN_CHECK");
-    return value != nullptr && std::strcmp(value, "1") == 0;
-}
-
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
 void check_pointer(const ArgumentSpec& spec, const Argument& argument, int device) {
@@ -186,12 +181,14 @@ class CudaBackend final : public Backend {
         return facts;
     }
 
-    void check(const Options& options) const override {
+    void settle(Options& options) const override {
         const int count = usable_devices();
         if (count == 0) fail(Code::no_device, "backend is CUDA, but no device can be used: {}", why_unusable());
         if (options.device < 0 || options.device >= count)
             fail(Code::no_device, "device is {}; this machine has CUDA devices 0 to {}", options.device, count - 1);
         if (options.threads != 0) fail(Code::invalid_argument, "threads is {}; a CUDA plan accepts 0", options.threads);
+        const char* const checks = std::getenv("FLASHSCAN_CHECK");
+        options.checks = checks != nullptr && std::strcmp(checks, "1") == 0;
     }
 
     std::span<const LinearCandidate> linear_candidates() const override { return cuda::linear; }
@@ -212,7 +209,7 @@ class CudaBackend final : public Backend {
 
     void check_memory(std::span<const ArgumentSpec> specs, std::span<const Argument> arguments,
                       const Options& options) const override {
-        if (!checks_wanted()) return;
+        if (!options.checks) return;
         const DeviceScope scope(options.device);
         for (const Argument& argument : arguments)
             for (const ArgumentSpec& spec : specs)
@@ -304,7 +301,7 @@ class CudaBackend final : public Backend {
     // Copies and waits. Returns false, without a copy, where checks are not wanted or the stream is being captured.
     static bool copy_and_wait(void* to, const void* from, size_t bytes, const Options& options, void* stream,
                               const char* what) {
-        if (!checks_wanted()) return false;
+        if (!options.checks) return false;
         const DeviceScope scope(options.device);
         cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
         cuda::check(cudaStreamIsCapturing(stream_of(stream), &capturing), "asking whether the stream is captured");

@@ -278,6 +278,25 @@ TEST(MachineCudaLinear, DescriptionsTellWhatArgumentsChoose) {
         "; where pointers are not multiples of 16 bytes: chunked; backward ");
 }
 
+// FLASHSCAN_CHECK is of the environment in which the plan was made, whatever becomes of it before a call.
+TEST(MachineCudaChecks, AreSettledWithThePlan) {
+    const Problem p = problem_of("linear f32 BTC b1 t8 c4");
+    std::vector<float> memory(3 * 32);  // of the host
+    const auto argument = [&](int32_t id, size_t place) {
+        return flashscan_arg{id, 0, memory.data() + 32 * place, 32 * sizeof(float)};
+    };
+    const flashscan_arg args[] = {argument(FLASHSCAN_ARG_INPUT, 0), argument(FLASHSCAN_ARG_GATE, 1),
+                                  argument(FLASHSCAN_ARG_OUTPUT, 2)};
+    for (const bool checks : {true, false}) {
+        setenv("FLASHSCAN_CHECK", checks ? "1" : "0", 1);
+        const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, ""));
+        setenv("FLASHSCAN_CHECK", checks ? "0" : "1", 1);
+        EXPECT_EQ(flashscan_execute(plan.get(), FLASHSCAN_PASS_FORWARD, args, 3, test_stream(FLASHSCAN_BACKEND_CUDA)),
+                  checks ? FLASHSCAN_STATUS_INVALID_POINTER : FLASHSCAN_STATUS_OK);
+    }
+    unsetenv("FLASHSCAN_CHECK");
+}
+
 // What plans of ranks on two GPUs in turns say, where those GPUs reach each other's memory and kernels on the ranks
 // that `proves` names find that the messages of all neighbours have arrived, on others those of all but one. The fake
 // GPUs write nothing.
