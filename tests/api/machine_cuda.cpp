@@ -159,8 +159,8 @@ TEST_P(MachineCuda, SurvivesFailingAllocations) {
     EXPECT_EQ(args.execute(plan.get(), FLASHSCAN_PASS_FORWARD), FLASHSCAN_STATUS_OK) << flashscan_last_error();
 }
 
-// Makes a plan of `problem` with states in a pool, whose rows have gaps between them, and tells its launches, SCRATCH
-// and description.
+// Makes a plan of `problem` with states in a pool, whose rows have gaps between them, and tells its kernel, launches,
+// SCRATCH and whether it copies states.
 template <typename Problem>
 std::string steps_in_a_pool(const Problem& problem, int64_t width) {
     auto desc = desc_of(problem);
@@ -176,12 +176,12 @@ std::string steps_in_a_pool(const Problem& problem, int64_t width) {
     EXPECT_EQ(flashscan_plan_arg_bytes(plan.get(), FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_SCRATCH, &scratch),
               FLASHSCAN_STATUS_OK);
     const bool copied = plan.describe().find("copied through scratch") != std::string::npos;
-    return std::to_string(info.launches) + " launches, " + std::to_string(scratch) + " bytes" +
-           (copied ? ", states are copied" : "");
+    return std::string(info.kernel) + ": " + std::to_string(info.launches) + " launches, " + std::to_string(scratch) +
+           " bytes" + (copied ? ", states are copied" : "");
 }
 
 TEST(MachineCudaSteps, TakeOneLaunchInAPool) {
-    constexpr const char* one = "1 launches, 0 bytes";
+    constexpr const char* one = "decode: 1 launches, 0 bytes";
     for (const char* line :
          {"linear f32 BTC b64 t1 c512 state-in state-out", "linear bf16 BTC b64 t4 c512 state-in state-out",
           "linear c64 BCT b64 t1 c512 state-in state-out", "linear f32 BTC b1 t64 c512 sequences64 state-in state-out"})
