@@ -35,7 +35,8 @@ struct Options {
     int32_t threads = 0;
     bool batch_invariant = false;
     bool caller_scratch = false;
-    std::string kernel;  // the name of a forced kernel; empty: the planner chooses
+    bool checks = false;  // whether calls of a GPU look for errors in the data (FLASHSCAN_CHECK), which waits for it
+    std::string kernel;   // the name of a forced kernel; empty: the planner chooses
     Allocator allocator;
     Communicator communicator;                       // connects the ranks that hold parts of one sequence
     std::function<void(LogLevel, const char*)> log;  // may be empty
@@ -113,8 +114,9 @@ class Backend {
     virtual const char* name() const = 0;
     virtual int32_t device_count() const = 0;
     virtual BackendFacts facts() const = 0;
-    // Throws Error unless `options` name a device and settings that this backend has.
-    virtual void check(const Options& options) const = 0;
+    // Throws Error unless `options` name a device and settings that this backend has. Fills in those that the
+    // environment gives.
+    virtual void settle(Options& options) const = 0;
     // The lists of kernels are in order of preference. The last kernel of a list takes every problem; a list is empty
     // where the backend has no kernels for the family.
     virtual std::span<const LinearCandidate> linear_candidates() const = 0;
@@ -129,8 +131,7 @@ class Backend {
     // Tells the backend that calls of a plan will allocate up to `bytes` at a time. That holds until the plan releases
     // what is returned.
     virtual std::shared_ptr<void> keep_scratch(size_t bytes, const Options& options) const = 0;
-    // Checks that `arguments` point to this backend's memory, where that costs nothing or FLASHSCAN_CHECK=1 asks for
-    // it.
+    // Checks that `arguments` point to this backend's memory, where that costs nothing or options.checks asks for it.
     virtual void check_memory(std::span<const ArgumentSpec> specs, std::span<const Argument> arguments,
                               const Options& options) const = 0;
     // Write and read the first bytes of RESERVE, in the order of `stream`, where the backend checks RESERVE in this

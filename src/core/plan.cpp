@@ -67,7 +67,7 @@ class FamilyPlan final : public Plan {
         : problem_(problem), options_(options), backend_(&find_backend(options.backend)) {
         validate(problem_);
         if (options_.communicator) Family::check_ranks(problem_);
-        backend_->check(options_);
+        backend_->settle(options_);
         auto choice = choose(backend_->name(), Family::candidates(*backend_), problem_, options_);
         kernel_ = std::move(choice.kernel);
         kernel_name_ = std::move(choice.name);

@@ -131,7 +131,7 @@ class CpuBackend final : public Backend {
         return facts;
     }
 
-    void check(const Options& options) const override {
+    void settle(Options& options) const override {
         if (options.device != 0) fail(Code::no_device, "device is {}; the cpu backend has device 0", options.device);
         if (options.threads < 0) fail(Code::invalid_argument, "threads is {}; accepted are 0 and up", options.threads);
     }

@@ -31,54 +31,58 @@
 namespace flashscan::cuda {
 namespace {
 
-// A kernel of the linear recurrence on one GPU.
-std::unique_ptr<LinearKernel> make_alone(const LinearProblem& problem, const Options& options) {
+// Kernels on one GPU.
+std::unique_ptr<LinearKernel> make_linear_alone(const LinearProblem& problem, const Options& options) {
     return choose<LinearKernel, LinearProblem>("cuda", linear_candidates, problem, options).kernel;
 }
-template <auto make>
-std::unique_ptr<LinearKernel> over_ranks(const LinearProblem& problem, const Options& options, std::string& refusal) {
-    if (!options.communicator) return make(problem, options, refusal);
-    // The plan copies states with strides, so that what runs on a rank finds them dense.
-    const LinearProblem dense = with_dense_states(problem);
-    auto kernel = make(dense, options, refusal);
-    return kernel ? make_linear_ranks(dense, options, std::move(kernel), make_alone) : nullptr;
-}
 std::unique_ptr<GatedKernel> make_gated_alone(const GatedProblem& problem, const Options& options) {
-    std::string refusal;
-    return make_gated_chunked(problem, options, refusal);  // which takes every problem
+    return choose<GatedKernel, GatedProblem>("cuda", gated_candidates, problem, options).kernel;
 }
-std::unique_ptr<GatedKernel> gated_over_ranks(const GatedProblem& problem, const Options& options,
-                                              std::string& refusal) {
-    if (!options.communicator) return make_gated_chunked(problem, options, refusal);
+std::unique_ptr<SelectiveKernel> make_selective_alone(const SelectiveProblem& problem, const Options& options) {
+    return choose<SummarisedSelective, SelectiveProblem>("cuda", selective_candidates, problem, options).kernel;
+}
+std::unique_ptr<OperatorKernel> make_operator_alone(const OperatorProblem& problem, const Options& options) {
+    return choose("cuda", backend().operator_candidates(), problem, options).kernel;
+}
+
+// What runs on a rank, made of a kernel on one GPU; null with a refusal where the family does not run over these ranks.
+std::unique_ptr<LinearKernel> on_rank(const LinearProblem& problem, const Options& options,
+                                      std::unique_ptr<LinearKernel> kernel, std::string& /*refusal*/) {
+    return make_linear_ranks(problem, options, std::move(kernel), make_linear_alone);
+}
+std::unique_ptr<GatedKernel> on_rank(const GatedProblem& problem, const Options& options,
+                                     std::unique_ptr<GatedKernel> kernel, std::string& refusal) {
     if (const char* why = why_no_gated_ranks(problem, options)) {
         refusal = why;
         return nullptr;
     }
-    const GatedProblem dense = with_dense_states(problem);
-    return make_gated_ranks(dense, options, make_gated_chunked(dense, options, refusal), make_gated_alone);
+    return make_gated_ranks(problem, options, std::move(kernel), make_gated_alone);
 }
-std::unique_ptr<SelectiveKernel> make_selective_alone(const SelectiveProblem& problem, const Options& options) {
-    std::string refusal;
-    return make_selective_resident(problem, options, refusal);  // which takes every problem
+std::unique_ptr<SelectiveKernel> on_rank(const SelectiveProblem& problem, const Options& options,
+                                         std::unique_ptr<SummarisedSelective> kernel, std::string& /*refusal*/) {
+    return make_selective_ranks(problem, options, std::move(kernel), make_selective_alone);
 }
-std::unique_ptr<SelectiveKernel> selective_over_ranks(const SelectiveProblem& problem, const Options& options,
-                                                      std::string& refusal) {
-    if (!options.communicator) return make_selective_resident(problem, options, refusal);
-    const SelectiveProblem dense = with_dense_states(problem);
-    return make_selective_ranks(dense, options, make_selective_summarised(dense, options), make_selective_alone);
+std::unique_ptr<OperatorKernel> on_rank(const OperatorProblem& problem, const Options& options,
+                                        std::unique_ptr<OperatorKernel> kernel, std::string& /*refusal*/) {
+    return make_operator_ranks(problem, options, std::move(kernel), make_operator_alone, make_linear_alone,
+                               is_tiny(problem));
 }
-std::unique_ptr<OperatorKernel> make_operator_alone(const OperatorProblem& problem, const Options& options) {
-    return choose<OperatorKernel, OperatorProblem>("cuda", backend().operator_candidates(), problem, options).kernel;
-}
-template <auto make>
-std::unique_ptr<OperatorKernel> operator_over_ranks(const OperatorProblem& problem, const Options& options,
-                                                    std::string& refusal) {
+// A candidate's `make`, over ranks where the options have a communicator. The plan copies states with strides, so that
+// what runs on a rank finds them dense.
+template <typename Kernel, typename Problem, auto make>
+std::unique_ptr<Kernel> over_ranks(const Problem& problem, const Options& options, std::string& refusal) {
     if (!options.communicator) return make(problem, options, refusal);
-    const OperatorProblem dense = with_dense_states(problem);
+    const Problem dense = with_dense_states(problem);
     auto kernel = make(dense, options, refusal);
-    if (!kernel) return nullptr;
-    return make_operator_ranks(dense, options, std::move(kernel), make_operator_alone, make_alone, is_tiny(dense));
+    return kernel ? on_rank(dense, options, std::move(kernel), refusal) : nullptr;
 }
+template <typename Kernel, typename Problem, const auto& candidates>
+constexpr auto over_ranks_of = []<size_t... i>(std::index_sequence<i...>) {
+    return std::array{
+        Candidate<Kernel, Problem>{candidates[i].name, over_ranks<Kernel, Problem, candidates[i].make>}...};
+}
+(std::make_index_sequence<std::size(candidates)>());
+
 std::unique_ptr<OperatorKernel> batched_alone(const OperatorProblem& problem, const Options& options,
                                               std::string& refusal) {
     auto kernel = make_custom_batched(problem, options, refusal);
@@ -86,11 +90,6 @@ std::unique_ptr<OperatorKernel> batched_alone(const OperatorProblem& problem, co
     refusal = "takes no communicator, since a callback that fails on one rank would leave the others waiting";
     return nullptr;
 }
-
-constexpr auto linear = []<size_t... i>(std::index_sequence<i...>) {
-    return std::array{LinearCandidate{linear_candidates[i].name, over_ranks<linear_candidates[i].make>}...};
-}
-(std::make_index_sequence<std::size(linear_candidates)>());
 
 template <auto make, Compiled kernel>
 std::unique_ptr<RnnKernel> where_compiled(const RnnProblem& problem, const Options& options, std::string& refusal) {
@@ -113,20 +112,13 @@ constexpr RnnCandidate rnn[] = {
     {"alternating", make_rnn_alternating},
 };
 
+template <auto make>
+constexpr auto operator_over_ranks = over_ranks<OperatorKernel, OperatorProblem, make>;
 constexpr OperatorCandidate operators[] = {
     {"numbers", operator_over_ranks<make_operator_numbers>},   {"tiny", operator_over_ranks<make_tiny>},
     {"matrices", operator_over_ranks<make_operator_matrices>}, {"compiled", operator_over_ranks<make_custom_scan>},
     {"compiled_tree", operator_over_ranks<make_custom_tree>},  {"batched", batched_alone},
 };
-
-constexpr GatedCandidate gated[] = {{"chunked", gated_over_ranks}};
-
-constexpr SelectiveCandidate selective[] = {{"resident", selective_over_ranks}};
-
-bool checks_wanted() {
-    const char* value = std::getenv("FLASHSCAN_CHECK");
-    return value != nullptr && std::strcmp(value, "1") == 0;
-}
 
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
@@ -186,18 +178,26 @@ class CudaBackend final : public Backend {
         return facts;
     }
 
-    void check(const Options& options) const override {
+    void settle(Options& options) const override {
         const int count = usable_devices();
         if (count == 0) fail(Code::no_device, "backend is CUDA, but no device can be used: {}", why_unusable());
         if (options.device < 0 || options.device >= count)
             fail(Code::no_device, "device is {}; this machine has CUDA devices 0 to {}", options.device, count - 1);
         if (options.threads != 0) fail(Code::invalid_argument, "threads is {}; a CUDA plan accepts 0", options.threads);
+        const char* const checks = std::getenv("FLASHSCAN_CHECK");
+        options.checks = checks != nullptr && std::strcmp(checks, "1") == 0;
     }
 
-    std::span<const LinearCandidate> linear_candidates() const override { return cuda::linear; }
+    std::span<const LinearCandidate> linear_candidates() const override {
+        return over_ranks_of<LinearKernel, LinearProblem, cuda::linear_candidates>;
+    }
     std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
-    std::span<const GatedCandidate> gated_candidates() const override { return gated; }
-    std::span<const SelectiveCandidate> selective_candidates() const override { return selective; }
+    std::span<const GatedCandidate> gated_candidates() const override {
+        return over_ranks_of<GatedKernel, GatedProblem, cuda::gated_candidates>;
+    }
+    std::span<const SelectiveCandidate> selective_candidates() const override {
+        return over_ranks_of<SelectiveKernel, SelectiveProblem, cuda::selective_candidates>;
+    }
     std::span<const OperatorCandidate> operator_candidates() const override { return operators; }
 
     void* allocate(size_t bytes, const Options& options, void* stream) const override {
@@ -212,7 +212,7 @@ class CudaBackend final : public Backend {
 
     void check_memory(std::span<const ArgumentSpec> specs, std::span<const Argument> arguments,
                       const Options& options) const override {
-        if (!checks_wanted()) return;
+        if (!options.checks) return;
         const DeviceScope scope(options.device);
         for (const Argument& argument : arguments)
             for (const ArgumentSpec& spec : specs)
@@ -304,7 +304,7 @@ class CudaBackend final : public Backend {
     // Copies and waits. Returns false, without a copy, where checks are not wanted or the stream is being captured.
     static bool copy_and_wait(void* to, const void* from, size_t bytes, const Options& options, void* stream,
                               const char* what) {
-        if (!checks_wanted()) return false;
+        if (!options.checks) return false;
         const DeviceScope scope(options.device);
         cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
         cuda::check(cudaStreamIsCapturing(stream_of(stream), &capturing), "asking whether the stream is captured");

@@ -122,6 +122,16 @@ std::vector<CudaScene> cuda_scenes() {
              {"chunked", "linear f32 BTC b1 t2560 c64 sequences7 state-in state-out invariant"},
              {"chunked", "linear f32 BTC b2 t3000 c40 broadcast-b state-in state-out"}})
         list.push_back(scene_of(problem_of(problem), kernel, flashscan_plan_linear));
+    for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"decode", "gated rglru bf16 b8 t2 c64 state-in state-out"},
+             {"decode", "gated minlstm f32 b3 t1 c33 state-in state-out pooled"},
+             {"chunked", "gated hgrn f32 b2 t300 c64 state-in state-out"}})
+        list.push_back(scene_of(gated_problem_of(problem), kernel, flashscan_plan_gated));
+    for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"decode", "selective bf16 b8 t2 c64 n16 b-per-step c-per-step softplus gate state-in state-out"},
+             {"decode", "selective f32 b3 t1 c33 n5 state-in state-out pooled"},
+             {"resident", "selective f32 b1 t600 c64 n16 b-per-step c-per-step state-in state-out"}})
+        list.push_back(scene_of(selective_problem_of(problem), kernel, flashscan_plan_selective));
     for (const int32_t carries : {FLASHSCAN_CARRIES_GATHERED, FLASHSCAN_CARRIES_WAVEFRONT})
         list.push_back(scene_over_ranks(problem_of("linear f32 BTC b2 t512 c64"), carries, flashscan_plan_linear));
     list.push_back(scene_over_ranks(gated_problem_of("gated mingru bf16 b2 t300 c128"), FLASHSCAN_CARRIES_WAVEFRONT,

@@ -159,8 +159,8 @@ TEST_P(MachineCuda, SurvivesFailingAllocations) {
     EXPECT_EQ(args.execute(plan.get(), FLASHSCAN_PASS_FORWARD), FLASHSCAN_STATUS_OK) << flashscan_last_error();
 }
 
-// Makes a plan of `problem` with states in a pool, whose rows have gaps between them, and tells its launches, SCRATCH
-// and description.
+// Makes a plan of `problem` with states in a pool, whose rows have gaps between them, and tells its kernel, launches,
+// SCRATCH and whether it copies states.
 template <typename Problem>
 std::string steps_in_a_pool(const Problem& problem, int64_t width) {
     auto desc = desc_of(problem);
@@ -176,12 +176,12 @@ std::string steps_in_a_pool(const Problem& problem, int64_t width) {
     EXPECT_EQ(flashscan_plan_arg_bytes(plan.get(), FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_SCRATCH, &scratch),
               FLASHSCAN_STATUS_OK);
     const bool copied = plan.describe().find("copied through scratch") != std::string::npos;
-    return std::to_string(info.launches) + " launches, " + std::to_string(scratch) + " bytes" +
-           (copied ? ", states are copied" : "");
+    return std::string(info.kernel) + ": " + std::to_string(info.launches) + " launches, " + std::to_string(scratch) +
+           " bytes" + (copied ? ", states are copied" : "");
 }
 
 TEST(MachineCudaSteps, TakeOneLaunchInAPool) {
-    constexpr const char* one = "1 launches, 0 bytes";
+    constexpr const char* one = "decode: 1 launches, 0 bytes";
     for (const char* line :
          {"linear f32 BTC b64 t1 c512 state-in state-out", "linear bf16 BTC b64 t4 c512 state-in state-out",
           "linear c64 BCT b64 t1 c512 state-in state-out", "linear f32 BTC b1 t64 c512 sequences64 state-in state-out"})
@@ -276,6 +276,25 @@ TEST(MachineCudaLinear, DescriptionsTellWhatArgumentsChoose) {
         ": ");
     has(described("linear f32 BCT b1 t16777216 c1"),
         "; where pointers are not multiples of 16 bytes: chunked; backward ");
+}
+
+// FLASHSCAN_CHECK is of the environment in which the plan was made, whatever becomes of it before a call.
+TEST(MachineCudaChecks, AreSettledWithThePlan) {
+    const Problem p = problem_of("linear f32 BTC b1 t8 c4");
+    std::vector<float> memory(3 * 32);  // of the host
+    const auto argument = [&](int32_t id, size_t place) {
+        return flashscan_arg{id, 0, memory.data() + 32 * place, 32 * sizeof(float)};
+    };
+    const flashscan_arg args[] = {argument(FLASHSCAN_ARG_INPUT, 0), argument(FLASHSCAN_ARG_GATE, 1),
+                                  argument(FLASHSCAN_ARG_OUTPUT, 2)};
+    for (const bool checks : {true, false}) {
+        setenv("FLASHSCAN_CHECK", checks ? "1" : "0", 1);
+        const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, ""));
+        setenv("FLASHSCAN_CHECK", checks ? "0" : "1", 1);
+        EXPECT_EQ(flashscan_execute(plan.get(), FLASHSCAN_PASS_FORWARD, args, 3, test_stream(FLASHSCAN_BACKEND_CUDA)),
+                  checks ? FLASHSCAN_STATUS_INVALID_POINTER : FLASHSCAN_STATUS_OK);
+    }
+    unsetenv("FLASHSCAN_CHECK");
 }
 
 // What plans of ranks on two GPUs in turns say, where those GPUs reach each other's memory and kernels on the ranks

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "core/sequences.h"
 #include "cuda/device/tile/step_rows.h"
@@ -12,12 +14,19 @@
 
 namespace flashscan::cuda {
 
-// `bytes` is the size of an element of the states.
-inline StateRows state_rows_of(const Sequences& problem, const void* in, void* out, const int32_t* indices,
-                               int64_t bytes) {
-    return {static_cast<const char*>(in),         static_cast<char*>(out),
-            problem.state_in.row * bytes,         problem.state_out.row * bytes,
-            problem.pooled() ? indices : nullptr, problem.pooled() ? problem.state_pool : problem.state_rows()};
+// The rows of the states, of elements of `bytes` bytes, without a call's pointers.
+inline StateRows state_rows_of(const Sequences& problem, int64_t bytes) {
+    StateRows states;
+    states.in_step = problem.state_in.row * bytes;
+    states.out_step = problem.state_out.row * bytes;
+    states.rows = problem.pooled() ? problem.state_pool : problem.state_rows();
+    return states;
+}
+template <typename Buffers>
+void point(StateRows& states, const Buffers& b) {
+    states.in = static_cast<const char*>(b.state_in);
+    states.out = static_cast<char*>(b.state_out);
+    states.indices = b.state_indices;
 }
 
 inline bool is_multiple(const void* address, int64_t bytes) {
@@ -31,17 +40,15 @@ inline bool lie_aligned(const StateRows& states) {
            states.out_step % bytes == 0;
 }
 
-// A tensor of a call with the bytes of its elements; its data may be null.
-struct StepTensor {
-    const View& view;
-    int64_t bytes;
-};
-// Whether `pack` neighbouring elements of each step lie next to each other and aligned to all of them.
-inline bool lies_in_packs(const StepTensor& tensor, int64_t pack) {
-    const View& v = tensor.view;
-    const int64_t bytes = tensor.bytes * pack;
-    return v.data == nullptr ||
-           (v.row == tensor.bytes && v.batch % bytes == 0 && v.time % bytes == 0 && is_multiple(v.data, bytes));
+// What the address of a tensor must be a multiple of so that `pack` neighbouring elements of each step, of `element`
+// bytes, lie next to each other and aligned to all of them; 0 where its strides rule that out.
+inline int64_t pack_alignment(const View& strides, int64_t element, int64_t pack) {
+    const int64_t bytes = element * pack;
+    return strides.row == element && strides.batch % bytes == 0 && strides.time % bytes == 0 ? bytes : 0;
+}
+// Whether a tensor, which may be absent, lies so.
+inline bool lies_in_packs(const void* data, int64_t alignment) {
+    return data == nullptr || (alignment > 0 && is_multiple(data, alignment));
 }
 
 // Threads of a block, at most `most`, where `threads` threads are wanted: fewer, where that lets more multiprocessors
@@ -59,22 +66,59 @@ inline bool has_step_threads(const Sequences& problem, Extent channels, Extent t
     return max(problem.state_rows(), 1) * threads <= most && max(channels, problem.time) <= most;
 }
 
-// Launches a kernel with a thread for `pack` channels of each of `rows` rows.
-template <typename Params>
-void launch_steps(const void* kernel, const Params& params, const StateRows& states,
-                  std::initializer_list<StepTensor> tensors, int64_t rows, int64_t channels, int pack,
-                  int multiprocessors, void* stream) {
-    StepParams steps;
-    steps.states = states;
-    steps.packs = static_cast<uint32_t>(ceil_div(channels, pack));
-    steps.threads = static_cast<uint32_t>(rows) * steps.packs;
-    if (steps.threads == 0) return;
-    steps.by_packs = divisor_of(steps.packs);
-    steps.whole = channels % pack == 0 && lie_aligned(states) &&
-                  std::all_of(tensors.begin(), tensors.end(),
-                              [&](const StepTensor& tensor) { return lies_in_packs(tensor, pack); });
-    launch(kernel, threads_in_blocks(steps.threads, step_block(steps.threads, step_threads, multiprocessors)), stream,
-           params, steps);
+// Returns why there are not so few steps, up to `most`, that kernels for few steps are faster, or an empty string. Only
+// the device knows the lengths of packed sequences; if there are as many sequences as steps, they are taken to have one
+// step each.
+inline std::string steps_refusal(const Sequences& problem, int64_t most, bool batch_invariant) {
+    if (problem.packed() && batch_invariant)
+        return "sequences are packed, and may have several steps, which BATCH_INVARIANT rules out";
+    if (problem.packed() && problem.time > problem.num_sequences)
+        return fmt::format("time is {}; takes up to {}, a step of each sequence", problem.time, problem.num_sequences);
+    if (!problem.packed() && problem.time > most) return fmt::format("time is {}; takes up to {}", problem.time, most);
+    return {};
 }
+
+// A launch of a kernel with a thread for `pack` channels of each row, settled with the plan.
+template <typename Params>
+class StepLaunch {
+  public:
+    struct Tensor {
+        View Params::*view;
+        int64_t element;  // bytes of an element
+    };
+    // `params` has the strides of `tensors`; elements of the states have `state_bytes` bytes.
+    StepLaunch(const Sequences& problem, const Params& params, std::initializer_list<Tensor> tensors,
+               int64_t state_bytes, int pack, int multiprocessors) {
+        steps_.states = state_rows_of(problem, state_bytes);
+        steps_.packs = static_cast<uint32_t>(ceil_div(params.channels, pack));
+        steps_.threads = static_cast<uint32_t>(int64_t{problem.state_rows()}) * steps_.packs;
+        steps_.by_packs = divisor_of(steps_.packs);
+        shape_ = threads_in_blocks(steps_.threads, step_block(steps_.threads, step_threads, multiprocessors));
+        fills_packs_ = params.channels % pack == 0;
+        for (const Tensor& tensor : tensors)
+            places_.push_back({tensor.view, pack_alignment(params.*tensor.view, tensor.element, pack)});
+    }
+
+    template <typename Buffers>
+    void run(const void* kernel, const Params& params, const Buffers& b, void* stream) const {
+        if (steps_.threads == 0) return;
+        StepParams steps = steps_;
+        point(steps.states, b);
+        steps.whole = fills_packs_ && lie_aligned(steps.states) &&
+                      std::all_of(places_.begin(), places_.end(),
+                                  [&](const Place& p) { return lies_in_packs((params.*p.view).data, p.alignment); });
+        launch(kernel, shape_, stream, params, steps);
+    }
+
+  private:
+    struct Place {
+        View Params::*view;
+        int64_t alignment;  // pack_alignment
+    };
+    StepParams steps_;
+    LaunchShape shape_;
+    bool fills_packs_;
+    std::vector<Place> places_;
+};
 
 }  // namespace flashscan::cuda

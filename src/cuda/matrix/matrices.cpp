@@ -15,7 +15,12 @@ namespace {
 class Matrices final : public OperatorKernel {
   public:
     Matrices(const OperatorProblem& problem, const Options& options, std::string& refusal)
-        : p_(problem), device_(options.device), numbers_(state_dtype(p_.dtype)) {
+        : p_(problem),
+          device_(options.device),
+          numbers_(state_dtype(p_.dtype)),
+          forward_walk_(settle_walk(Pass::forward)),
+          backward_walk_(settle_walk(Pass::backward)),
+          gradient_(settle_gradient()) {
         MatrixShape shape;
         shape.dim = static_cast<int32_t>(p_.dim);
         shape.rows = p_.is_affine() ? 1 : shape.dim;
@@ -87,40 +92,43 @@ class Matrices final : public OperatorKernel {
   private:
     Extent elements(Extent count) const { return count * p_.element() * size_of(numbers_); }
 
-    // The part of a walk that both passes have in common.
-    MatrixWalk common(const OperatorBuffers& b) const {
+    // The walk of a pass, without a call's pointers.
+    MatrixWalk settle_walk(Pass pass) const {
+        const bool backward = pass == Pass::backward;
         MatrixWalk walk;
         walk.dim = static_cast<int32_t>(p_.dim);
         walk.rows = p_.is_affine() ? 1 : walk.dim;
         walk.chains = p_.chains();
         walk.chains_inside = std::max<int64_t>(p_.channels, 1);
-        walk.offsets = offsets_of(p_, b.seq_offsets);
+        walk.offsets = offsets_of(p_, nullptr);
         walk.places = places();
-        walk.matrix = p_.is_affine() ? b.gate : b.input;
         walk.matrix_dtype = walk.addend_dtype = walk.added_start_dtype = p_.dtype;
         // Only f32 matrices may be rounded to tf32. With 16-bit matrices, which tf32 holds exactly, the other factor is
         // a state, which the interface promises to keep in f32.
         walk.rounded_factors = static_cast<int32_t>(p_.allow_tf32 && p_.dtype == Dtype::f32);
+        walk.transposed = static_cast<int32_t>(p_.is_affine() != backward);
+        walk.turned = static_cast<int32_t>((p_.direction == Direction::reverse) != backward);
+        if (!backward) return walk;
+        walk.conjugate = static_cast<int32_t>(is_complex(p_.dtype));
+        walk.adds_before = static_cast<int32_t>(p_.mode == OperatorMode::inclusive);
+        walk.emits_before = 1;
+        walk.start = MatrixStart::carried;
         return walk;
     }
     MatrixWalk forward_walk(const OperatorBuffers& b) const {
-        MatrixWalk walk = common(b);
-        walk.transposed = static_cast<int32_t>(p_.is_affine());
+        MatrixWalk walk = forward_walk_;
+        walk.offsets.data = b.seq_offsets;
+        walk.matrix = p_.is_affine() ? b.gate : b.input;
         walk.addend = p_.is_affine() ? b.input : nullptr;
-        walk.turned = static_cast<int32_t>(p_.direction == Direction::reverse);
         walk.start = b.state_in != nullptr ? MatrixStart::carried : MatrixStart::nothing;
         walk.started = b.state_in;
         return walk;
     }
     MatrixWalk backward_walk(const OperatorBuffers& b) const {
-        MatrixWalk walk = common(b);
-        walk.transposed = static_cast<int32_t>(!p_.is_affine());
-        walk.conjugate = static_cast<int32_t>(is_complex(p_.dtype));
+        MatrixWalk walk = backward_walk_;
+        walk.offsets.data = b.seq_offsets;
+        walk.matrix = p_.is_affine() ? b.gate : b.input;
         walk.addend = p_.is_reduction() ? nullptr : b.grad_output;
-        walk.adds_before = static_cast<int32_t>(p_.mode == OperatorMode::inclusive);
-        walk.emits_before = 1;
-        walk.turned = static_cast<int32_t>(p_.direction == Direction::forward);
-        walk.start = MatrixStart::carried;
         walk.started = b.grad_state_out;
         walk.added_start = p_.is_reduction() ? b.grad_output : nullptr;
         walk.finished = b.grad_state_in;
@@ -132,17 +140,22 @@ class Matrices final : public OperatorKernel {
         return {p_.packed() ? 0 : steps.batch, steps.time, steps.channels};
     }
 
-    MatrixGradient gradient(const OperatorBuffers& b, const char* scratch) const {
+    MatrixGradient settle_gradient() const {
         MatrixGradient m;
         m.dim = static_cast<int32_t>(p_.dim);
         m.chains_inside = p_.channels;
         m.steps = p_.time;
-        m.offsets = offsets_of(p_, b.seq_offsets);
+        m.offsets = offsets_of(p_, nullptr);
         m.places = places();
         m.turned = static_cast<int32_t>(p_.direction == Direction::reverse);
         m.y_is_before = static_cast<int32_t>(p_.mode != OperatorMode::inclusive);
         m.dtype = p_.dtype;
         m.y_dtype = p_.is_reduction() ? numbers_ : p_.dtype;
+        return m;
+    }
+    MatrixGradient gradient(const OperatorBuffers& b, const char* scratch) const {
+        MatrixGradient m = gradient_;
+        m.offsets.data = b.seq_offsets;
         m.y = p_.is_reduction() ? scratch + prefixes_ : b.output;
         m.state_in = b.state_in;
         m.grad_gate = b.grad_gate;
@@ -168,6 +181,8 @@ class Matrices final : public OperatorKernel {
     OperatorProblem p_;
     int device_;
     Dtype numbers_;
+    MatrixWalk forward_walk_, backward_walk_;  // these and the next are without a call's pointers
+    MatrixGradient gradient_;
     Workspace forward_, backward_;
     MatrixPass forward_pass_, prefix_pass_, backward_pass_;
     size_t prefixes_ = 0, gradients_ = 0;

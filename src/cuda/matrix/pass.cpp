@@ -2,6 +2,7 @@
 // Plans and launches walks over chains of matrices.
 #include "cuda/matrix/pass.h"
 
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -47,94 +48,118 @@ MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, 
         return;
     }
     shape_.warpgroups = can_multiply_by_warpgroups(walks, device_attribute(cudaDevAttrComputeCapabilityMajor, device));
-    plan_ = plan_matrices(walks, shape_, device_attribute(cudaDevAttrMultiProcessorCount, device), shared_bytes);
-    for (const MatrixLevel& level : plan_.levels)
+    const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+    for (const MatrixLevel& level : plan_matrices(walks, shape_, multiprocessors, shared_bytes).levels)
+        static_cast<MatrixLevel&>(levels_.emplace_back()) = level;
+    settle(workspace);
+    for (const Level& level : levels_) {
         for (const MatrixKernel* kernel : {level.summarise, level.walk}) {
             if (kernel == nullptr) continue;
             for (const void* function : {kernel->function, kernel->plain})
                 if (function != nullptr) allow_shared_memory(function, device);
-            const Extent blocks = kernel->is_tree ? tree_blocks(level, tree_of(level, true))
-                                                  : Extent(shape.chains) * level.pieces *
-                                                        row_tiles(*kernel, shape, kernel == level.summarise);
+        }
+        for (const int64_t blocks : {level.summaries.blocks, level.walks.blocks, level.tree_blocks[true]})
             if (blocks > std::numeric_limits<int32_t>::max())
                 refusal = fmt::format("{} chains in {} pieces are {} blocks; takes up to {}", shape.chains,
                                       level.pieces, blocks, std::numeric_limits<int32_t>::max());
-        }
-    overlaps_ = can_overlap(plan_.levels.front().walk->function, device);
-    book(workspace);
+    }
+    overlaps_ = can_overlap(levels_.front().walk->function, device);
 }
 
-void MatrixPass::book(Workspace& workspace) {
+// Settles what depends on whether all steps are wanted.
+void MatrixPass::settle(Workspace& workspace) {
+    for (Level& level : levels_) {
+        if (level.summarise != nullptr) level.summaries = launch_of(level, *level.summarise, MatrixWork::summaries);
+        if (!level.walk->is_tree) level.walks = launch_of(level, *level.walk, MatrixWork::walk);
+        if (level.walk->is_scan) level.scan_words = matrix_scan_words(level.walk->dim, shape_.chains, level.pieces);
+        if (level.walk->is_tree) {
+            const int64_t tiles = ceil_div(shape_.dim, level.walk->rows);
+            for (const bool has_start : {false, true}) {
+                const MatrixTree tree(static_cast<int32_t>(level.steps + (has_start ? 1 : 0)), last_only_);
+                level.trees[has_start] = tree;
+                level.tree_blocks[has_start] = Extent(shape_.chains) * tree.products() * tiles * tiles;
+            }
+        }
+        book(level, workspace);
+    }
+}
+
+MatrixPass::Launch MatrixPass::launch_of(const MatrixLevel& level, const MatrixKernel& kernel, MatrixWork work) const {
+    Launch launch;
+    const int64_t tiles = row_tiles(kernel, shape_, work == MatrixWork::summaries);
+    launch.row_tiles = static_cast<int32_t>(tiles);
+    launch.blocks = Extent(shape_.chains) * level.pieces * tiles;
+    launch.shared_bytes = kernel.is_scan ? matrix_scan_shared_bytes(kernel.dim, level.piece_steps / matrix_scan_warps)
+                                         : kernel.shared_bytes;
+    return launch;
+}
+
+void MatrixPass::book(Level& level, Workspace& workspace) const {
     const int64_t number = size_of(numbers_), matrix = number * shape_.dim * shape_.dim,
                   rows = number * shape_.rows * shape_.dim;
-    for (size_t i = 0; i < plan_.levels.size(); ++i) {
-        const MatrixLevel& level = plan_.levels[i];
-        if (level.walk->is_tree) {
-            const Extent products = Extent(shape_.chains) * tree_of(level, true).products();
-            buffers_[i].products = workspace.book(products * matrix);
-            buffers_[i].counters = workspace.book(products * sizeof(uint32_t));
-        }
-        if (level.walk->is_scan) {
-            const Extent numbers = matrix_scan_words(level.walk->dim, shape_.chains, level.pieces);
-            buffers_[i].products = workspace.book(numbers * number);
-        }
-        if (level.summarise == nullptr) continue;
-        const Extent pieces = Extent(shape_.chains) * level.pieces;
-        buffers_[i].products = workspace.book(pieces * matrix);
-        buffers_[i].sums = workspace.book(shape_.has_sums ? pieces * rows : Extent());
-        buffers_[i].carries = workspace.book(last_only_ ? Extent() : pieces * rows);
+    if (level.walk->is_tree) {
+        const Extent products = Extent(shape_.chains) * level.trees[true].products();
+        level.products = workspace.book(products * matrix);
+        level.counters = workspace.book(products * sizeof(uint32_t));
     }
+    if (level.walk->is_scan) level.products = workspace.book(Extent(level.scan_words) * number);
+    if (level.summarise == nullptr) return;
+    const Extent pieces = Extent(shape_.chains) * level.pieces;
+    level.products = workspace.book(pieces * matrix);
+    level.sums = workspace.book(shape_.has_sums ? pieces * rows : Extent());
+    level.carries = workspace.book(last_only_ ? Extent() : pieces * rows);
 }
 
 MatrixPass MatrixPass::of_all_steps(Workspace& workspace) const {
     MatrixPass pass = *this;
     pass.last_only_ = false;
-    pass.book(workspace);
+    pass.settle(workspace);
     return pass;
 }
 
 void MatrixPass::run(const MatrixWalk& walk, char* scratch, void* stream) const {
     if (shape_.chains == 0) return;
     std::array<MatrixWalk, most_matrix_levels> walks{walk};
-    const size_t top = plan_.levels.size() - 1;
+    const size_t top = levels_.size() - 1;
     for (size_t i = 0; i <= top; ++i) {
-        const MatrixLevel& level = plan_.levels[i];
+        const Level& level = levels_[i];
         MatrixWalk& w = walks[i];
         w.steps = level.steps;
         w.piece_steps = level.piece_steps;
         w.pieces = level.pieces;
-        w.products = scratch + buffers_[i].products;
+        w.products = scratch + level.products;
         if (i == top) break;
-        w.sums = scratch + buffers_[i].sums;
-        w.carries = scratch + buffers_[i].carries;
-        walks[i + 1] = above(w, level);
+        w.sums = scratch + level.sums;
+        w.carries = scratch + level.carries;
+        walks[i + 1] = above(w);
         MatrixWalk summaries = w;
-        if (plan_.levels[i + 1].walk->is_tree) {
-            summaries.counters = reinterpret_cast<uint32_t*>(scratch + buffers_[i + 1].counters);
-            summaries.num_counters = shape_.chains * tree_of(plan_.levels[i + 1], true).products();
+        if (const Level& next = levels_[i + 1]; next.walk->is_tree) {
+            summaries.counters = reinterpret_cast<uint32_t*>(scratch + next.counters);
+            summaries.num_counters = shape_.chains * next.trees[true].products();
             walks[i + 1].counters = summaries.counters;
         }
-        launch_walk(summaries, *level.summarise, MatrixWork::summaries, stream);
+        launch_walk(summaries, *level.summarise, level.summaries, MatrixWork::summaries, stream);
     }
     for (size_t i = 0; i < top; ++i) walks[i].leaves_end = 1;
     if (top > 0) hand_end_over(walks[0], walks[top]);
     if (last_only_) walks[top].emitted = nullptr;
     for (size_t i = top + 1; i-- > (last_only_ ? top : 0);) {
-        const MatrixLevel& level = plan_.levels[i];
+        const Level& level = levels_[i];
+        if (level.walk->is_scan) set_all_bits(walks[i].products, level.scan_words / 2, stream);
         if (level.walk->is_tree)
             launch_tree(walks[i], level, stream);
         else
-            launch_walk(walks[i], *level.walk, MatrixWork::walk, stream);
+            launch_walk(walks[i], *level.walk, level.walks, MatrixWork::walk, stream);
     }
 }
 
 // The walk over the chain of the summaries of `walk`.
-MatrixWalk MatrixPass::above(const MatrixWalk& walk, const MatrixLevel& level) const {
+MatrixWalk MatrixPass::above(const MatrixWalk& walk) const {
     MatrixWalk w;
     w.dim = walk.dim;
     w.rows = walk.rows;
     w.chains = walk.chains;
-    w.places = {level.pieces, 1, 0};
+    w.places = {walk.pieces, 1, 0};
     w.matrix = walk.products;
     w.addend = shape_.has_sums ? walk.sums : nullptr;
     w.emitted = const_cast<void*>(walk.carries);
@@ -162,37 +187,28 @@ void MatrixPass::hand_end_over(MatrixWalk& walk, MatrixWalk& top) {
                        walk.places.inner};
 }
 
-void MatrixPass::launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const {
+void MatrixPass::launch_walk(MatrixWalk walk, const MatrixKernel& kernel, const Launch& how, MatrixWork work,
+                             void* stream) const {
     walk.work = work;
-    walk.row_tiles = static_cast<int32_t>(row_tiles(kernel, shape_, work == MatrixWork::summaries));
-    LaunchShape shape = blocks_of(walk.chains * walk.pieces * walk.row_tiles, kernel.threads);
-    shape.shared_bytes = kernel.is_scan ? matrix_scan_shared_bytes(kernel.dim, walk.piece_steps / matrix_scan_warps)
-                                        : kernel.shared_bytes;
+    walk.row_tiles = how.row_tiles;
+    LaunchShape shape = blocks_of(how.blocks, kernel.threads);
+    shape.shared_bytes = how.shared_bytes;
     shape.overlaps = overlaps_;
-    if (kernel.is_scan)
-        set_all_bits(walk.products, matrix_scan_words(kernel.dim, walk.chains, walk.pieces) / 2, stream);
     launch(kernel.plain != nullptr && is_plain(walk) ? kernel.plain : kernel.function, shape, stream, walk);
 }
 
-// The tree over the summaries of `level`, with STATE_IN before them.
-MatrixTree MatrixPass::tree_of(const MatrixLevel& level, bool has_start) const {
-    return {static_cast<int32_t>(level.steps + (has_start ? 1 : 0)), last_only_};
-}
-Extent MatrixPass::tree_blocks(const MatrixLevel& level, const MatrixTree& tree) const {
-    const int64_t tiles = ceil_div(shape_.dim, level.walk->rows);
-    return Extent(shape_.chains) * tree.products() * tiles * tiles;
-}
-void MatrixPass::launch_tree(const MatrixWalk& walk, const MatrixLevel& level, void* stream) const {
-    const MatrixTree tree = tree_of(level, walk.start == MatrixStart::carried);
-    LaunchShape shape = blocks_of(tree_blocks(level, tree), level.walk->threads);
+// A tree over the summaries of the level below, with STATE_IN before them.
+void MatrixPass::launch_tree(const MatrixWalk& walk, const Level& level, void* stream) const {
+    const bool has_start = walk.start == MatrixStart::carried;
+    LaunchShape shape = blocks_of(level.tree_blocks[has_start], level.walk->threads);
     shape.shared_bytes = level.walk->shared_bytes;
     shape.overlaps = overlaps_;
-    launch(level.walk->function, shape, stream, walk, tree);
+    launch(level.walk->function, shape, stream, walk, level.trees[has_start]);
 }
 
 std::string MatrixPass::describe() const {
-    std::string text = plan_.levels.front().walk->on_tensor_cores ? "tensor cores" : "multiply-adds";
-    for (const MatrixLevel& level : plan_.levels) {
+    std::string text = levels_.front().walk->on_tensor_cores ? "tensor cores" : "multiply-adds";
+    for (const Level& level : levels_) {
         if (level.walk->is_tree) {
             text += fmt::format(", {} steps as a tree", level.steps);
             continue;

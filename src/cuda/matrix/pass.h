@@ -4,8 +4,8 @@
 // the walks of the lower levels follow, each from the carries that the level above found.
 #pragma once
 
-#include <array>
 #include <string>
+#include <vector>
 
 #include "core/operator_problem.h"
 #include "core/workspace.h"
@@ -29,22 +29,33 @@ class MatrixPass {
     MatrixPass of_all_steps(Workspace& workspace) const;
 
   private:
-    struct Buffers {
+    // How a kernel of a level is launched.
+    struct Launch {
+        int64_t blocks = 0;
+        int32_t row_tiles = 0;
+        int shared_bytes = 0;
+    };
+    // What is settled of a level: its launches, and its places in scratch.
+    struct Level : MatrixLevel {
+        Launch summaries, walks;
+        int64_t scan_words = 0;    // what the blocks of a scan exchange
+        MatrixTree trees[2];       // without STATE_IN before the summaries, and with it
+        int64_t tree_blocks[2]{};  // of each
         size_t products = 0, sums = 0, carries = 0, counters = 0;
     };
-    void book(Workspace& workspace);
-    void launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const;
-    MatrixTree tree_of(const MatrixLevel& level, bool has_start) const;
-    Extent tree_blocks(const MatrixLevel& level, const MatrixTree& tree) const;
-    void launch_tree(const MatrixWalk& walk, const MatrixLevel& level, void* stream) const;
-    MatrixWalk above(const MatrixWalk& walk, const MatrixLevel& level) const;
+    void settle(Workspace& workspace);
+    void book(Level& level, Workspace& workspace) const;
+    Launch launch_of(const MatrixLevel& level, const MatrixKernel& kernel, MatrixWork work) const;
+    void launch_walk(MatrixWalk walk, const MatrixKernel& kernel, const Launch& how, MatrixWork work,
+                     void* stream) const;
+    void launch_tree(const MatrixWalk& walk, const Level& level, void* stream) const;
+    MatrixWalk above(const MatrixWalk& walk) const;
     static void hand_end_over(MatrixWalk& walk, MatrixWalk& top);
 
     MatrixShape shape_;
     Dtype numbers_{};
     bool last_only_ = false, overlaps_ = false;
-    MatrixPlan plan_;
-    std::array<Buffers, most_matrix_levels> buffers_;
+    std::vector<Level> levels_;
 };
 
 }  // namespace flashscan::cuda

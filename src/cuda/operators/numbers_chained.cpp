@@ -59,6 +59,7 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, boo
     params.output = view;
     params.row_groups = c.tuning_.row_groups;
     params.by_row_groups = divisor_of(static_cast<uint32_t>(params.row_groups));
+    c.sets_ = sets_of(c.tuning_, rows);
     params.chunks = c.tuning_.chunks;
     params.log2_warp_rows = c.tuning_.log2_warp_rows;
     params.grouped = grouped;
@@ -98,7 +99,7 @@ void ChainedNumbers::run(const NumberArrays& arrays, void* scratch, bool overlap
         set_all_bits(exchanged, static_cast<int64_t>(exchanged_bytes_ / sizeof(uint64_t)), stream);
         shape.overlaps = overlaps;
     }
-    launch(kernel(), shape, stream, params, sets_of(tuning_, params.rows));
+    launch(kernel(), shape, stream, params, sets_);
 }
 
 std::string ChainedNumbers::describe() const {

@@ -44,6 +44,7 @@ class ChainedNumbers {
     const ChainedKernels* kernels_ = nullptr;
     NumberChainParams params_;  // without a call's pointers
     ChainedTuning tuning_;
+    ChainedSets sets_;
     int64_t element_bytes_ = 0;
     bool time_inner_ = false, down_ = false;
     // The place and size of carries and, behind them, of summaries.

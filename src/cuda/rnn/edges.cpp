@@ -10,31 +10,41 @@
 namespace flashscan::cuda {
 void clear(void* memory, size_t bytes, void* stream) { fill(memory, 0, bytes, stream); }
 
+namespace {
+
+RnnParams settle_params(const RnnProblem& p, const RnnShape& s) {
+    RnnParams params;
+    params.rows = s.rows;
+    params.time = p.time;
+    params.dim = p.head_dim;
+    params.padded = s.padded;
+    params.width = p.width();
+    params.state_rows = p.state_rows();
+    const RnnStrides in = p.input_strides(), out = p.output_strides();
+    params.input_strides = {in.state, in.batch, in.time};
+    params.output_strides = {out.state, out.batch, out.time};
+    params.reverse = p.direction == Direction::reverse;
+    params.output_states = static_cast<int32_t>(p.output_states());
+    params.clip = p.recurrent_clip > 0 ? p.recurrent_clip : std::numeric_limits<double>::infinity();
+    return params;
+}
+
+}  // namespace
+
 RnnEdges::RnnEdges(const RnnProblem& problem, const RnnShape& shape)
     : p_(problem),
       s_(shape),
       data_(rnn_data_kernels(problem.dtype)),
-      weights_(rnn_weight_kernels(problem.dtype, problem.weight_dtype)) {
+      weights_(rnn_weight_kernels(problem.dtype, problem.weight_dtype)),
+      params_(settle_params(problem, shape)) {
     for (const void* kernel : {data_.pass_states, data_.find_sequences, weights_.pack_weights, weights_.unpack_weights,
                                weights_.widen_bias, weights_.sum_bias})
         kernel_attributes(kernel);
 }
 
 RnnParams RnnEdges::common(const RnnBuffers& b) const {
-    RnnParams params;
-    params.rows = s_.rows;
-    params.time = p_.time;
-    params.dim = p_.head_dim;
-    params.padded = s_.padded;
-    params.width = p_.width();
-    params.state_rows = p_.state_rows();
-    const RnnStrides in = p_.input_strides(), out = p_.output_strides();
-    params.input_strides = {in.state, in.batch, in.time};
-    params.output_strides = {out.state, out.batch, out.time};
-    params.reverse = p_.direction == Direction::reverse;
-    params.output_states = static_cast<int32_t>(p_.output_states());
-    params.clip = p_.recurrent_clip > 0 ? p_.recurrent_clip : std::numeric_limits<double>::infinity();
-    params.reset = p_.has_reset ? b.reset : nullptr;
+    RnnParams params = params_;
+    params.reset = b.reset;
     params.state_in = b.state_in;
     params.output = b.output;
     params.kept = p_.training ? b.reserve : nullptr;

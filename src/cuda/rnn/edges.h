@@ -44,6 +44,7 @@ class RnnEdges {
     const RnnShape& s_;
     const RnnDataKernels& data_;
     const RnnWeightKernels& weights_;
+    RnnParams params_;  // without a call's pointers
 };
 
 // Enqueues filling with zeros; does nothing for 0 bytes.

@@ -6,9 +6,14 @@
 
 namespace flashscan::cuda {
 
+std::unique_ptr<SummarisedSelective> make_selective_decode(const SelectiveProblem& problem, const Options& options,
+                                                           std::string& refusal);
 // Takes every problem.
-std::unique_ptr<SelectiveKernel> make_selective_resident(const SelectiveProblem& problem, const Options& options,
-                                                         std::string& refusal);
-std::unique_ptr<SummarisedSelective> make_selective_summarised(const SelectiveProblem& problem, const Options& options);
+std::unique_ptr<SummarisedSelective> make_selective_resident(const SelectiveProblem& problem, const Options& options,
+                                                             std::string& refusal);
+
+// In order of preference.
+inline constexpr Candidate<SummarisedSelective, SelectiveProblem> selective_candidates[] = {
+    {"decode", make_selective_decode}, {"resident", make_selective_resident}};
 
 }  // namespace flashscan::cuda

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of the kernel "resident" of selective scans: blocks walk the steps of a row with the states in registers
-// (forward.cuh, backward.cuh), or, forward over few steps, some lanes walk those of a channel (decode.cuh).
+// (forward.cuh, backward.cuh).
 #include <algorithm>
 
 #include "core/workspace.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/sequence_offsets.h"
-#include "cuda/launch/step_rows.h"
+#include "cuda/launch/view_of.h"
+#include "cuda/selective/call.h"
 #include "cuda/selective/candidates.h"
 #include "cuda/selective/ends.h"
 #include "cuda/selective/instances/table.h"
@@ -24,65 +25,57 @@ class Resident final : public SummarisedSelective {
           device_(options.device),
           kernels_(selective_kernels(p_.dtype, p_.matrix_dtype)),
           passes_(passes_for(kernels_.passes[p_.layout == Layout::bct], p_.states)),
-          // A problem without channels launches nothing but sums.
-          alike_(are_alike(p_)),
-          group_channels_(p_.channels / p_.groups),
-          slices_(ceil_div(group_channels_, passes_.channels)),
+          slices_(ceil_div(p_.channels / p_.groups, passes_.channels)),  // without channels only sums are launched
           size_(size_of(p_.matrix_dtype)),
           segment_steps_(choose_segments(options)),
           segments_(max(ceil_div(p_.time, segment_steps_), 1)),
           parts_(p_.state_rows() * segments_),
-          steps_(selective_step_kernel(p_.dtype, p_.matrix_dtype, p_.states)),
-          short_(is_short(options)),
-          multiprocessors_(device_attribute(cudaDevAttrMultiProcessorCount, device_)),
           forward_(book_forward()),
           backward_(book_backward()),
           summary_segments_(max(segments_, 2)),
-          summary_(book_summary()) {
+          summary_(book_summary()),
+          forward_params_(settle_params(Pass::forward)),
+          backward_params_(settle_params(Pass::backward)) {
         for (const void* kernel : {passes_.forward, passes_.states, passes_.adjoint, passes_.backward})
             allow_shared_memory(kernel, device_);
     }
 
     std::string describe() const override {
         return fmt::format(
-            "{}{} rows x {} segments x {} groups x {} blocks of {} channels, {} states in a lane; backward keeps the "
-            "states of "
-            "every {} steps",
-            short_ ? "forward lanes for each channel; backward " : "", p_.state_rows(), segments_, p_.groups, slices_,
-            passes_.channels, passes_.states_of_lane, passes_.kept);
+            "{} rows x {} segments x {} groups x {} blocks of {} channels, {} states in a lane; backward keeps the "
+            "states of every {} steps",
+            p_.state_rows(), segments_, p_.groups, slices_, passes_.channels, passes_.states_of_lane, passes_.kept);
     }
     size_t scratch_bytes(Pass pass) const override { return pass == Pass::forward ? forward_.bytes : backward_.bytes; }
-    bool takes_states_in_place(Pass pass) const override { return pass == Pass::forward && short_; }
 
     void forward(const SelectiveBuffers& x, void* stream) const override {
         const DeviceScope scope(device_);
-        SelectiveParams params = common(x, forward_);
+        SelectiveParams params = common(x, forward_params_, forward_);
         if (segments_ > 1) {
             launch_blocks(passes_.states, passes_.forward_bytes, without_c(params), stream);
             find_carries(x, params, false, stream);
         }
-        params.output = view(x.output, p_.output, size_of(p_.dtype));
+        point(params.output, x.output);
         params.state_out = x.state_out;
-        if (short_) return walk_steps(x, params, stream);
         launch_blocks(passes_.forward, passes_.forward_bytes, params, stream);
     }
 
     void backward(const SelectiveBuffers& x, void* stream) const override {
         const DeviceScope scope(device_);
         const auto at = [&](size_t offset) { return static_cast<char*>(x.scratch) + offset; };
-        SelectiveParams params = common(x, backward_);
+        SelectiveParams params = common(x, backward_params_, backward_);
         params.kept = at(backward_.kept);
         params.kept_deltas = at(backward_.kept_deltas);
-        params.grad_output = view(x.grad_output, p_.grad_output, size_of(p_.dtype));
+        point(params.grad_output, x.grad_output);
         launch_blocks(passes_.states, passes_.forward_bytes, without_c(params), stream);
         if (segments_ > 1) {
             find_carries(x, params, false, stream);
             walk_adjoint(params, stream);
             find_carries(x, params, true, stream);
         }
-        params.grad_input = view(x.grad_input, p_.grad_input, size_of(p_.dtype));
-        params.grad_delta = view(x.grad_delta, p_.grad_delta, size_of(p_.dtype));
-        params.grad_gate = view(x.grad_output_gate, p_.grad_output_gate, size_of(p_.dtype));
+        point(params.grad_input, x.grad_input);
+        point(params.grad_delta, x.grad_delta);
+        point(params.grad_gate, x.grad_output_gate);
         params.grad_state_out = x.grad_state_out;
         params.grad_state_in = x.grad_state_in;
         const auto wanted = [&](bool there, size_t offset) { return there ? at(offset) : nullptr; };
@@ -103,22 +96,20 @@ class Resident final : public SummarisedSelective {
         if (!p_.c_per_step) add(kernels_.sums, params.sum_c, matrix_numbers(), x.grad_c);
         add(kernels_.param_sums, params.sum_d, p_.channels, x.grad_d);
         add(kernels_.param_sums, params.sum_bias, p_.channels, x.grad_bias);
-        if (p_.b_per_step)
-            add_slices(params.step_b, view(x.grad_b, p_.grad_b, size_of(p_.step_dtype())), x.seq_offsets, stream);
-        if (p_.c_per_step)
-            add_slices(params.step_c, view(x.grad_c, p_.grad_c, size_of(p_.step_dtype())), x.seq_offsets, stream);
+        if (p_.b_per_step) add_slices(params.step_b, p_.grad_b, x.grad_b, x.seq_offsets, stream);
+        if (p_.c_per_step) add_slices(params.step_c, p_.grad_c, x.grad_c, x.seq_offsets, stream);
     }
 
     // Walks tell what segments do to states where there are several: a single one gets a second without steps, and
     // packed sequences are walked twice.
     void summarise(Pass pass, const SelectiveBuffers& x, void* delta_sums, void* stream) const override {
         const DeviceScope scope(device_);
-        SelectiveParams params = common(x, summary_);
+        SelectiveParams params = common(x, pass == Pass::forward ? forward_params_ : backward_params_, summary_);
         params.segments = static_cast<int32_t>(summary_segments_);
         launch_blocks(passes_.states, passes_.forward_bytes, without_c(params), stream);
         find_ends(x, params, false, x.state_out, delta_sums, stream);
         if (pass == Pass::forward || x.grad_state_in == nullptr) return;
-        params.grad_output = view(x.grad_output, p_.grad_output, size_of(p_.dtype));
+        point(params.grad_output, x.grad_output);
         walk_adjoint(params, stream);
         find_ends(x, params, true, x.grad_state_in, nullptr, stream);
     }
@@ -155,48 +146,6 @@ class Resident final : public SummarisedSelective {
             blocks_of_multiprocessor * device_attribute(cudaDevAttrMultiProcessorCount, device_) / blocks;
         const int64_t segments = std::min(wanted, steps / least_steps);
         return segments <= 1 ? steps : round_up(ceil_div(steps, segments), 32);
-    }
-
-    // Whether there are so few steps, as in decoding, that decode.cuh is faster than blocks. Only the device knows the
-    // lengths of packed sequences; if there are as many sequences as steps, they are taken to have one step each.
-    bool is_short(const Options& options) const {
-        constexpr int64_t most_steps = 4;
-        if (p_.channels == 0 || p_.state_rows() == 0 ||
-            !has_step_threads(p_, p_.groups * p_.states, p_.channels * steps_.lanes))
-            return false;
-        return p_.packed() ? p_.time <= p_.state_rows() && !options.batch_invariant : p_.time <= most_steps;
-    }
-    void walk_steps(const SelectiveBuffers& x, SelectiveParams& params, void* stream) const {
-        const int64_t threads = p_.channels * steps_.lanes;
-        SelectiveStepParams steps;
-        steps.states = state_rows_of(p_, x.state_in, x.state_out, x.state_indices, size_);
-        steps.rows = static_cast<uint32_t>(int64_t{p_.state_rows()});
-        steps.whole = p_.states == steps_.lanes * steps_.states_of_lane && lie_aligned(steps.states) &&
-                      matrices_lie_whole(params);
-        const bool plain = steps_.plain.kernel != nullptr && steps.whole != 0 && is_plain(params, steps.states);
-        const SelectiveStepKernel::Instance& chosen = plain ? steps_.plain : steps_.any;
-        const int64_t row_groups = ceil_div(p_.state_rows(), chosen.rows);
-        const int block = step_block(row_groups * threads, selective_step_threads, multiprocessors_);
-        params.slices = static_cast<int32_t>(ceil_div(threads, block));
-        steps.by_slices = divisor_of(static_cast<uint32_t>(params.slices));
-        steps.by_group_channels = divisor_of(static_cast<uint32_t>(int64_t{group_channels_}));
-        launch(chosen.kernel, blocks_of(row_groups * params.slices, block), stream, params, steps);
-    }
-    // Whether a call whose numbers lie whole is Plain (decode.cuh).
-    bool is_plain(const SelectiveParams& params, const StateRows& states) const {
-        if (p_.packed() || params.reset != nullptr || !p_.b_per_step || !p_.c_per_step) return false;
-        const auto fits = [](int64_t stride) { return stride == static_cast<int32_t>(stride); };
-        for (const View* v : {&params.input, &params.delta, &params.gate, &params.output, &params.b, &params.c})
-            if (!fits(v->batch) || !fits(v->row) || !fits(v->time)) return false;
-        return fits(states.in_step) && fits(states.out_step);
-    }
-    // Whether lanes can load their numbers of A, B and C at once.
-    bool matrices_lie_whole(const SelectiveParams& params) const {
-        constexpr int64_t bytes = 16;
-        for (const void* constant : {params.a, params.constant_b, params.constant_c})
-            if (!is_multiple(constant, bytes)) return false;
-        const int64_t size = size_of(p_.step_dtype()), pack = std::min<int64_t>(steps_.states_of_lane, bytes / size);
-        return lies_in_packs({params.b, size}, pack) && lies_in_packs({params.c, size}, pack);
     }
 
     // Books the carries into segments, and the sums of d over them.
@@ -242,42 +191,21 @@ class Resident final : public SummarisedSelective {
         return scratch;
     }
 
-    View view(const void* data, const Strides& s, int64_t bytes) const {
-        return {static_cast<char*>(const_cast<void*>(data)), s.batch * bytes, s.channels * bytes, s.time * bytes};
-    }
-
-    SelectiveParams common(const SelectiveBuffers& x, const Scratch& scratch) const {
-        SelectiveParams params;
+    SelectiveParams settle_params(Pass pass) const {
+        SelectiveParams params = params_of(p_, pass);
         params.segments = static_cast<int32_t>(segments_);
         params.segment_steps = segment_steps_;
+        params.slices = static_cast<int32_t>(slices_);
+        params.alike = are_alike(p_);
+        params.kept_chunks = kept_chunks();
+        params.kept_lanes = p_.channels * ceil_div(p_.states, passes_.states_of_lane);
+        return params;
+    }
+    SelectiveParams common(const SelectiveBuffers& x, SelectiveParams params, const Scratch& scratch) const {
+        point_inputs(params, p_, x);
         params.carries = static_cast<char*>(x.scratch) + scratch.carries;
         params.adjoint_carries = static_cast<char*>(x.scratch) + scratch.adjoint_carries;
         params.segment_deltas = static_cast<char*>(x.scratch) + scratch.deltas;
-        const int64_t bytes = size_of(p_.dtype), step_bytes = size_of(p_.step_dtype());
-        params.input = view(x.input, p_.input, bytes);
-        params.delta = view(x.delta, p_.delta, bytes);
-        params.gate = view(x.output_gate, p_.output_gate, bytes);
-        if (p_.b_per_step) params.b = view(x.b, p_.b, step_bytes);
-        if (p_.c_per_step) params.c = view(x.c, p_.c, step_bytes);
-        if (!p_.b_per_step) params.constant_b = x.b;
-        if (!p_.c_per_step) params.constant_c = x.c;
-        params.a = x.a;
-        params.d = x.d;
-        params.bias = x.bias;
-        params.state_in = x.state_in;
-        params.reset = p_.has_reset ? x.reset : nullptr;
-        params.offsets = offsets_of(p_, x.seq_offsets);
-        params.time = p_.time;
-        params.channels = p_.channels;
-        params.group_channels = group_channels_;
-        params.states = static_cast<int32_t>(p_.states);
-        params.groups = static_cast<int32_t>(p_.groups);
-        params.slices = static_cast<int32_t>(slices_);
-        params.softplus = p_.softplus;
-        params.down = p_.direction == Direction::reverse;
-        params.alike = alike_;
-        params.kept_chunks = kept_chunks();
-        params.kept_lanes = p_.channels * ceil_div(p_.states, passes_.states_of_lane);
         return params;
     }
 
@@ -341,14 +269,15 @@ class Resident final : public SummarisedSelective {
         params.result = to;
         launch(kernel, threads_in_blocks(numbers, sum_threads), stream, params);
     }
-    void add_slices(const void* sums, const View& to, const void* seq_offsets, void* stream) const {
+    void add_slices(const void* sums, const Strides& strides, void* to, const void* seq_offsets, void* stream) const {
         const int64_t numbers = step_numbers();
-        if (to.data == nullptr || numbers == 0) return;
+        if (to == nullptr || numbers == 0) return;
         SelectiveSumParams params;
         params.sums = sums;
         params.parts = slices_;
         params.numbers = numbers;
-        params.steps = to;
+        params.steps = view_of(strides, size_of(p_.step_dtype()));
+        point(params.steps, to);
         params.offsets = offsets_of(p_, seq_offsets);
         params.time = p_.time;
         params.width = static_cast<int32_t>(p_.groups * p_.states);
@@ -359,28 +288,19 @@ class Resident final : public SummarisedSelective {
     int device_;
     const SelectiveKernels& kernels_;
     const SelectivePasses& passes_;
-    bool alike_;
-    Extent group_channels_, slices_;
+    Extent slices_;
     int64_t size_;  // bytes of a number of the states
     Extent segment_steps_, segments_, parts_;
-    SelectiveStepKernel steps_;
-    bool short_;
-    int multiprocessors_;
     Scratch forward_, backward_;
     Extent summary_segments_;
     Scratch summary_;
+    SelectiveParams forward_params_, backward_params_;  // without a call's pointers
 };
 
 }  // namespace
 
-std::unique_ptr<SelectiveKernel> make_selective_resident(const SelectiveProblem& problem, const Options& options,
-                                                         std::string&) {
-    const DeviceScope scope(options.device);
-    return std::make_unique<Resident>(problem, options);
-}
-
-std::unique_ptr<SummarisedSelective> make_selective_summarised(const SelectiveProblem& problem,
-                                                               const Options& options) {
+std::unique_ptr<SummarisedSelective> make_selective_resident(const SelectiveProblem& problem, const Options& options,
+                                                             std::string&) {
     const DeviceScope scope(options.device);
     return std::make_unique<Resident>(problem, options);
 }

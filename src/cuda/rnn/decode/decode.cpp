@@ -15,6 +15,7 @@ class Step final : public RnnKernel {
         : p_(problem),
           shape_(shape),
           device_(device),
+          params_(settle_params(problem, shape)),
           shared_(rnn_step_kernel(p_.dtype, p_.weight_dtype, p_.cell, p_.pooled(), RnnStepWay::shared)),
           aligned_(rnn_step_kernel(p_.dtype, p_.weight_dtype, p_.cell, p_.pooled(), shape_.way)) {
         allow_shared_memory(shared_, device_);
@@ -31,27 +32,13 @@ class Step final : public RnnKernel {
 
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        const int64_t state_size = size_of(state_dtype(p_.dtype));
-        const RnnStrides in = p_.input_strides(), out = p_.output_strides();
-        RnnStepParams params;
+        RnnStepParams params = params_;
         params.input = b.input;
         params.weight = b.weight;
         params.bias = b.bias;
         params.output = b.output;
-        params.reset = p_.has_reset ? b.reset : nullptr;
-        params.input_strides = {in.state, in.batch, in.time};
-        params.output_strides = {out.state, out.batch, out.time};
-        params.output_states = static_cast<int32_t>(p_.output_states());
-        params.states = state_rows_of(p_, b.state_in, b.state_out, b.state_indices, state_size);
-        params.in_state = p_.state_in.state * state_size;
-        params.out_state = p_.state_out.state * state_size;
-        params.rows = static_cast<int32_t>(p_.batch);
-        params.heads = static_cast<int32_t>(p_.heads);
-        params.dim = static_cast<int32_t>(p_.head_dim);
-        params.width = static_cast<int32_t>(p_.width());
-        params.padded = shape_.padded;
-        params.units = shape_.units;
-        params.tiles = shape_.tiles;
+        params.reset = b.reset;
+        point(params.states, b);
         const bool vectors = p_.head_dim % 8 == 0;
         params.aligned = static_cast<int32_t>(vectors && lie_aligned(params.states));
         params.whole = static_cast<int32_t>(vectors && is_multiple(b.weight, 16));
@@ -66,9 +53,30 @@ class Step final : public RnnKernel {
     void backward(const RnnBuffers&, void*) const override {}  // plans of it are not for training
 
   private:
+    static RnnStepParams settle_params(const RnnProblem& p, const RnnStepShape& shape) {
+        const int64_t state_size = size_of(state_dtype(p.dtype));
+        const RnnStrides in = p.input_strides(), out = p.output_strides();
+        RnnStepParams params;
+        params.input_strides = {in.state, in.batch, in.time};
+        params.output_strides = {out.state, out.batch, out.time};
+        params.output_states = static_cast<int32_t>(p.output_states());
+        params.states = state_rows_of(p, state_size);
+        params.in_state = p.state_in.state * state_size;
+        params.out_state = p.state_out.state * state_size;
+        params.rows = static_cast<int32_t>(p.batch);
+        params.heads = static_cast<int32_t>(p.heads);
+        params.dim = static_cast<int32_t>(p.head_dim);
+        params.width = static_cast<int32_t>(p.width());
+        params.padded = shape.padded;
+        params.units = shape.units;
+        params.tiles = shape.tiles;
+        return params;
+    }
+
     RnnProblem p_;
     RnnStepShape shape_;
     int device_;
+    RnnStepParams params_;           // without a call's pointers
     const void *shared_, *aligned_;  // the second one where R and the states lie in whole words of 16 bytes
 };
 
