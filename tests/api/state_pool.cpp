@@ -354,8 +354,8 @@ TEST(StatePool, BadIndicesOnADeviceArePadding) {
     for (const char* line : {"selective f32 b3 t1 c4 n16 b-per-step c-per-step state-in state-out",
                              "selective f32 b3 t30 c4 n3 state-in state-out"})
         expect_bad_indices_to_be_padding(selective_problem_of(line));
-    for (const char* line : {"rnn lstm fwd f32 b3 t1 h2 d40 state-in state-out",
-                             "rnn gru fwd bf16 b3 t20 h1 d64 state-in state-out"})
+    for (const char* line :
+         {"rnn lstm fwd f32 b3 t1 h2 d40 state-in state-out", "rnn gru fwd bf16 b3 t20 h1 d64 state-in state-out"})
         expect_bad_indices_to_be_padding(rnn_problem_of(line));
 }
 

@@ -192,13 +192,13 @@ TEST(WrongOffsetsLayers, StayInsideInGatedLayers) {
 }
 TEST(WrongOffsetsLayers, StayInsideInSelectiveScans) {
     SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, ""}));
-    for (const char* parts : {"b-per-step c-per-step softplus gate skip bias", "c-per-step", "b-per-step c-per-step g2"})
-        for (const char* rest :
-             {"bf16 BTC t100 c34 n16 sequences5", "f32 BCT t1000 c4 n3 sequences40 reverse",
-              "f32 BTC t700 c32 n64 sequences9", "f16 BCT t333 c6 n16 sequences3 offsets-i32 reset",
-              "f64 BTC t257 c4 n5 sequences8 reverse", "f32 complex BTC t100 c6 n8 sequences6",
-              "bf16 BTC t20000 c32 n16 sequences3", "bf16 BTC t12 c64 n16 sequences11",
-              "f32 BTC t6 c4 n7 sequences7 offsets-i32"}) {
+    for (const char* parts :
+         {"b-per-step c-per-step softplus gate skip bias", "c-per-step", "b-per-step c-per-step g2"})
+        for (const char* rest : {"bf16 BTC t100 c34 n16 sequences5", "f32 BCT t1000 c4 n3 sequences40 reverse",
+                                 "f32 BTC t700 c32 n64 sequences9", "f16 BCT t333 c6 n16 sequences3 offsets-i32 reset",
+                                 "f64 BTC t257 c4 n5 sequences8 reverse", "f32 complex BTC t100 c6 n8 sequences6",
+                                 "bf16 BTC t20000 c32 n16 sequences3", "bf16 BTC t12 c64 n16 sequences11",
+                                 "f32 BTC t6 c4 n7 sequences7 offsets-i32"}) {
             const SelectiveProblem p = selective_problem_of("selective bwd b1 " + std::string(parts) + " " + rest +
                                                             " state-in state-out caller-scratch");
             SCOPED_TRACE(text_of(p));

@@ -26,9 +26,9 @@
  *
  * Environment variables, read by the library:
  *
- *     FLASHSCAN_CHECK=1       CUDA calls check SEQ_OFFSETS, that arguments lie in the device's memory, and RESERVE, as
- *                             CPU calls always do. They synchronise the stream for it and cannot be captured in a graph
- *                             then.
+ *     FLASHSCAN_CHECK=1       calls of CUDA plans that are made with it check SEQ_OFFSETS, that arguments lie in the
+ *                             device's memory, and RESERVE, as CPU calls always do. They synchronise the stream for it
+ *                             and cannot be captured in a graph then.
  *     FLASHSCAN_CPU_ISA       the CPU backend's instruction set: baseline, avx2 or avx512; the best that the processor
  *                             has if not set. Read once.
  *     NCCL_P2P_DISABLE=1      plans with a communicator of NCCL's do not use the memory of other GPUs either.
@@ -509,7 +509,7 @@ typedef struct flashscan_options {
  * SEQ_OFFSETS (num_sequences > 0): one row (B = 1) holds N sequences one after another; sequence n is
  * t = offsets[n] .. offsets[n+1]-1, with offsets[0] = 0, never decreasing, offsets[N] <= T. Each has its own state in
  * and out. Steps past offsets[N] belong to no sequence: outputs there are not written. CPU plans check the offsets;
- * CUDA plans check them where the environment has FLASHSCAN_CHECK=1, which synchronises the stream.
+ * CUDA plans that are made with FLASHSCAN_CHECK=1 in the environment check them, which synchronises the stream.
  *
  * Backward: with dh = GRAD|OUTPUT and d_out = GRAD|STATE_OUT,
  *
@@ -731,8 +731,8 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  * RESERVE holds what the plan's own kernel needs, aligned to 64 bytes, and is understood by plans of the same
  * descriptor, options and library alone. Its first 64 bytes say which plan filled it and whether there was a STATE_IN:
  * backward with another RESERVE, or with STATE_IN where forward had none or the other way round, is
- * FLASHSCAN_STATUS_INVALID_ARGUMENT. On a GPU this is checked under FLASHSCAN_CHECK=1, which forward and backward must
- * both have then, outside of graph captures.
+ * FLASHSCAN_STATUS_INVALID_ARGUMENT. On a GPU this is checked under FLASHSCAN_CHECK=1, with which the plans of forward
+ * and backward must both be made then, outside of graph captures.
  *
  * ITERATIONS and RESIDUAL are arguments of networks whose heads have one unit (D = 1), whose steps a GPU may run side
  * by side, in segments of time whose first states it finds by Newton's iteration (the plan's description says so).
