@@ -28,9 +28,9 @@ struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
     // The steps for which the sums of all warps are added at a time: those of a tile, if there is room for them.
     static constexpr int joined = in_registers || in_place ? Shape::kept : Shape::backward_steps;
     Values delta, scaled, e;  // d, d u, e
-    Values input;                                                                  // u, then its gradient
-    Values slope;                                                                  // d', then the gradient of DELTA
-    Values gate;  // the factor of y in the gradient of z, then that gradient
+    Values input;             // u, then its gradient
+    Values slope;             // d', then the gradient of DELTA
+    Values gate;              // the factor of y in the gradient of z, then that gradient
     // A warp stores here the terms of `summed` steps, g for GRAD|B and states for GRAD|C, which are sums over channels,
     // unless it adds them in registers. Where B or C are constant, the place of the first step holds the sums of a lane
     // over steps.
