@@ -14,7 +14,6 @@ using namespace flashscan::cuda;
 
 constexpr int multiprocessors = 132, shared_bytes = 232448;
 
-// Small and large, plain and on tensor cores.
 MatrixKernel kernel_of(int rows, int dim, int shared, bool on_tensor_cores, double step, double rate) {
     MatrixKernel kernel;
     kernel.threads = 256;
@@ -29,7 +28,7 @@ MatrixKernel kernel_of(int rows, int dim, int shared, bool on_tensor_cores, doub
 }
 // Small and large, plain and on tensor cores.
 const std::array<MatrixKernel, 3> kernels{kernel_of(16, 16, 20000, false, 1, 60),
-                                          kernel_of(64, 64, 100000, false, 5, 90),
+                                          kernel_of(64, 128, 100000, false, 5, 90),
                                           kernel_of(64, 128, 150000, true, 4, 200)};
 
 TEST(MatrixTuning, LevelsCoverAllStepsWithKernelsThatHoldTheMatrices) {
@@ -116,6 +115,25 @@ TEST(MatrixTuning, GivesLongChainsOfSmallMatricesNoTensorCores) {
     }
 }
 
+TEST(MatrixTuning, GivesMatricesNoTensorCoresWhereMultiplyAddsHaveASmallerKernel) {
+    std::array<MatrixKernel, 3> walks = kernels;
+    walks[2].drift = 0;
+    walks[2].step = 0.5;
+    walks[2].rate = 900;
+    MatrixShape shape;
+    for (const bool warpgroups : {false, true})
+        for (const int32_t dim : {5, 16, 17, 128})
+            for (const int64_t chains : {1, 3000})
+                for (const int64_t steps : {1, 1000}) {
+                    walks[2].by_warpgroups = shape.warpgroups = warpgroups;
+                    shape.dim = shape.rows = dim;
+                    shape.chains = shape.plan_chains = chains;
+                    shape.steps = steps;
+                    for (const MatrixLevel& level : plan_matrices(walks, shape, multiprocessors, shared_bytes).levels)
+                        EXPECT_EQ(level.walk->on_tensor_cores, dim > 16) << dim;
+                }
+}
+
 TEST(MatrixTuning, GivesKernelsOfPlainWalksNoOthers) {
     std::array<MatrixKernel, 2> walks{kernels[1], kernels[1]};
     walks[1].plain_only = true;
@@ -156,7 +174,7 @@ TEST(MatrixTuning, MultipliesSummariesAsATreeWhereMemoryAllows) {
 TEST(MatrixTuning, TakesMatricesThatAKernelHolds) {
     EXPECT_TRUE(has_matrix_kernel(kernels, 128, shared_bytes));
     EXPECT_FALSE(has_matrix_kernel(kernels, 129, shared_bytes));
-    EXPECT_FALSE(has_matrix_kernel(kernels, 128, 120000));
+    EXPECT_FALSE(has_matrix_kernel(kernels, 128, 90000));
 }
 
 }  // namespace

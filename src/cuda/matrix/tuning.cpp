@@ -68,7 +68,9 @@ class Walks {
         double time = 0;
     };
 
-    // It considers the kernels with the smallest dim that fits, among those that differ only in the largest dim.
+    // It considers the kernels with the smallest dim that fits, among those that differ only in the largest dim. A
+    // kernel on tensor cores is left out, too, where one of multiply-adds has a smaller dim, as its steps for so small
+    // matrices have not been measured.
     Walks(std::span<const MatrixKernel> kernels, const MatrixShape& of, int multiprocessors, int shared_bytes)
         : shape(of), multiprocessors_(multiprocessors), shared_bytes_(shared_bytes) {
         const auto is_usable = [&](const MatrixKernel& k) {
@@ -79,9 +81,10 @@ class Walks {
             if (k.is_scan && is_usable(k) && (scan_ == nullptr || k.dim < scan_->dim)) scan_ = &k;
             if (k.is_tree || k.is_scan) continue;
             const bool is_large = std::any_of(kernels.begin(), kernels.end(), [&](const MatrixKernel& other) {
+                const bool alike = other.on_tensor_cores == k.on_tensor_cores &&
+                                   other.by_warpgroups == k.by_warpgroups && other.plain_only == k.plain_only;
                 return is_usable(other) && !other.is_tree && !other.is_scan && other.dim < k.dim &&
-                       other.on_tensor_cores == k.on_tensor_cores && other.by_warpgroups == k.by_warpgroups &&
-                       other.plain_only == k.plain_only;
+                       (alike || !other.on_tensor_cores);
             });
             if (!is_usable(k) || is_large) continue;
             candidates_.emplace_back(k, of, shared_bytes);

@@ -23,6 +23,7 @@ MatrixKernel make_matrix_scan(double step) {
 }
 
 // For each largest dim there are tiles with few rows, whose steps are shortest, and with many, which do the most work.
+// TensorTile has none for matrices of 33 to 128 rows, as those of 16 x 64 gained no more than 5 % on an H200.
 const MatrixKernels& matrix_f32() {
     static const std::array own{
         make_matrix_walk<SimtTile<float, 16, 16, 8, 4, 16>>(1, 60),
@@ -34,9 +35,6 @@ const MatrixKernels& matrix_f32() {
         make_matrix_walk<SimtTile<float, 4, 1024, 1, 256, 4>>(50, 50),
         make_matrix_walk<TensorTile<16, 16, 1, 2, 16, 4>>(0.6, 40),
         make_matrix_walk<TensorTile<16, 32, 1, 4, 32, 4>>(0.8, 40),
-        make_matrix_walk<TensorTile<16, 64, 1, 8, 32, 4>>(1.5, 40),
-        make_matrix_walk<TensorTile<64, 64, 2, 2, 32, 3>>(5, 90),
-        make_matrix_walk<TensorTile<128, 128, 4, 2, 16, 3>>(30, 95),
         make_matrix_walk<TensorTile<16, 256, 1, 16, 16, 3>>(15, 40),
         make_matrix_walk<TensorTile<128, 256, 4, 4, 16, 3>>(50, 95),
         make_matrix_walk<TensorTile<64, 512, 2, 8, 8, 3>>(100, 95),
