@@ -69,7 +69,7 @@ class Steps final : public LinearKernel {
 
 // Returns a sentence unless there are so few steps that they are expected to be faster one by one. Only the device knows the
 // lengths of packed sequences; if there are as many sequences as steps, they are taken to have one step each. With time
-// innermost, lanes that own steps read memory in larger parts.
+// innermost, lanes that own steps read memory in larger parts. bench/sweep.py measures the most steps anew.
 std::string steps_refusal(const LinearProblem& p, const Options& options) {
     if (p.empty()) return empty_refusal(p);
     if (p.packed() && options.batch_invariant)
