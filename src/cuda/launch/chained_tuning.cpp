@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choices of chained_tuning.h. The constants were measured on an H200 (bench/results).
+// The choices of chained_tuning.h. The constants were measured on an H200 (bench/results); bench/sweep.py measures anew
+// rows_least_groups, columns_least_strips and columns_least_grouped.
 #include "cuda/launch/chained_tuning.h"
 
 #include <algorithm>

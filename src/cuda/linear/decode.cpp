@@ -74,10 +74,11 @@ class Steps final : public LinearKernel {
 };
 
 // Returns why steps are not expected to be faster one by one, or an empty string. With time innermost, lanes that own
-// steps read memory in larger parts.
+// steps read memory in larger parts. bench/sweep.py measures the most steps anew.
 std::string refuse(const LinearProblem& p, const Options& options) {
     if (p.empty()) return empty_refusal(p);
-    return steps_refusal(p, p.layout == Layout::btc ? 4 : 1, options.batch_invariant);
+    const int64_t most = p.layout == Layout::btc ? 4 : 1;
+    return steps_refusal(p, most, options.batch_invariant);
 }
 
 }  // namespace

@@ -116,8 +116,11 @@ struct ChainedPass : LinearPass {
 
   protected:
     std::string describe(int64_t groups, int64_t group_rows, const char* inner) const {
-        return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, {} innermost, {}", groups,
-                           group_rows, tuning.chunks, tuning.chunk_steps, tuning.set_groups, inner, describe_variant());
+        std::string text =
+            fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, {} innermost, {}", groups,
+                        group_rows, tuning.chunks, tuning.chunk_steps, tuning.set_groups, inner, describe_variant());
+        if (group_chunks > 1) text += fmt::format(", carries by groups of {} chunks", group_chunks);
+        return text + describe_sums();
     }
 };
 
@@ -162,9 +165,7 @@ struct RowsPass final : ChainedPass {
     }
 
     std::string describe() const override {
-        std::string text = ChainedPass::describe(tuning.row_groups, 1 << tuning.log2_warp_rows, "time");
-        if (group_chunks > 1) text += fmt::format(", carries by groups of {} chunks", group_chunks);
-        return text + describe_sums();
+        return ChainedPass::describe(tuning.row_groups, 1 << tuning.log2_warp_rows, "time");
     }
 
   private:
@@ -234,8 +235,7 @@ struct ColumnsPass final : ChainedPass {
     }
 
     std::string describe() const override {
-        return ChainedPass::describe(batches * tuning.row_groups, int64_t{strip} << tuning.log2_warp_rows, "channel") +
-               describe_sums();
+        return ChainedPass::describe(batches * tuning.row_groups, int64_t{strip} << tuning.log2_warp_rows, "channel");
     }
 
   private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choices of tuning.h. The constants were measured on an H200 (bench/results).
+// The choices of tuning.h. The constants were measured on an H200 (bench/results); bench/sweep.py measures anew those
+// that choose between kernels.
 #include "cuda/linear/tuning.h"
 
 #include <fmt/format.h>
