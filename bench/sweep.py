@@ -92,7 +92,7 @@ CONSTANTS = [
     ("most[0]", DECODE, "most", "steps", [
         (DECODES, COLUMNS, ladder(["fwd f32 BTC", "fwd bf16 BTC"], [2048], times=[1, 2, 3, 4, 6, 8, 12], batch=64))]),
     ("most[1]", DECODE, "most", "steps", [
-        (DECODES, CHUNKED, ladder(["fwd f32 BCT", "fwd bf16 BCT"], [2048], times=[1, 2, 3, 4, 6], batch=64))]),
+        (DECODES, CHUNKED, ladder(["fwd f32 BCT", "fwd bf16 BCT"], [2048], times=[1, 2, 4, 6, 8, 12, 16], batch=64))]),
 ]
 
 

@@ -287,7 +287,7 @@ TEST(LinearTuning, WavesTakeUpTo192RowsWithTimeInnermost) {
     for (const int64_t rows : {32, 64, 65, 128}) {
         const LinearShape shape = shape_of(1, rows, 1 << 15, true);
         const WavesTuning waves = tune_waves(shape, wave_tile, 132);
-        EXPECT_EQ(waves_refusal(shape, waves).empty(), rows * waves.chunks >= (rows > 64 ? 8 : 3) * waves.blocks);
+        EXPECT_EQ(waves_refusal(shape, waves).empty(), rows * waves.chunks >= (rows > 64 ? 16 : 3) * waves.blocks);
     }
 }
 

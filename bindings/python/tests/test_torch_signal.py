@@ -14,6 +14,7 @@ from torch_support import DEVICES, close, need, supported, torch
 pytestmark = [
     pytest.mark.parametrize("device", DEVICES),
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # PyTorch's own, in forward mode
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),  # PyTorch's own, in a thread of its gradients
 ]
 
 

@@ -18,7 +18,7 @@ namespace {
 // "few_long_rows": the most rows with which it is faster, [time_inner], than "chunked" and than groups of "rows" (both
 // passes together); the most teams; and the fewest waves, and chunks of a row, with which it is faster. With time
 // innermost and more than `wave_few_rows` rows it needs more waves.
-constexpr int64_t wave_most_rows[2] = {128, 192}, wave_few_rows = 64, wave_least_waves_of_many = 8;
+constexpr int64_t wave_most_rows[2] = {128, 192}, wave_few_rows = 64, wave_least_waves_of_many = 16;
 constexpr int64_t wave_most_teams = 4;
 constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 
