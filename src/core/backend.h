@@ -35,7 +35,7 @@ struct Options {
     int32_t threads = 0;
     bool batch_invariant = false;
     bool caller_scratch = false;
-    bool checks = false;  // whether calls of a GPU look for errors in the data (FLASHSCAN_CHECK), which waits for it
+    bool checks = false;  // whether calls of a GPU wait for the stream and check data (FLASHSCAN_CHECK)
     std::string kernel;   // the name of a forced kernel; empty: the planner chooses
     Allocator allocator;
     Communicator communicator;                       // connects the ranks that hold parts of one sequence

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the library leaves behind on a machine: contexts, captures, memory, graphs. On the fake machine, which keeps
 // account of them.
+#include <cstdlib>
 #include <thread>
 
 #include "api/cuda_scenes.h"
@@ -270,6 +271,8 @@ TEST(MachineCudaLinear, DescriptionsTellWhatArgumentsChoose) {
     has(described("linear f32 BTC b1 t4096 c256 sequences1000"),
         "; where pointers are not multiples of 8 bytes, or there are states: chunked, aligned; where pointers are not "
         "multiples of 32 bytes: chunked, element by element");
+    has(described("linear bf16 BTC b1 t4096 c256 sequences1000"),
+        ", aligned; where pointers are not multiples of 4 bytes: skewed; where there are states: chunked");
     has(described("linear bf16 BCT b8 t4096 c256 broadcast-b"),
         "; backward by chunked (gate_broadcast is batch; takes bf16 gates backward of each element or shared by all "
         "steps)"
@@ -287,14 +290,17 @@ TEST(MachineCudaChecks, AreSettledWithThePlan) {
     };
     const flashscan_arg args[] = {argument(FLASHSCAN_ARG_INPUT, 0), argument(FLASHSCAN_ARG_GATE, 1),
                                   argument(FLASHSCAN_ARG_OUTPUT, 2)};
+    const char* const usual = std::getenv("FLASHSCAN_CHECK");
+    const std::string before = usual == nullptr ? "" : usual;
     for (const bool checks : {true, false}) {
         setenv("FLASHSCAN_CHECK", checks ? "1" : "0", 1);
         const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, ""));
+        ASSERT_TRUE(plan) << plan.message();
         setenv("FLASHSCAN_CHECK", checks ? "0" : "1", 1);
         EXPECT_EQ(flashscan_execute(plan.get(), FLASHSCAN_PASS_FORWARD, args, 3, test_stream(FLASHSCAN_BACKEND_CUDA)),
                   checks ? FLASHSCAN_STATUS_INVALID_POINTER : FLASHSCAN_STATUS_OK);
     }
-    unsetenv("FLASHSCAN_CHECK");
+    setenv("FLASHSCAN_CHECK", before.c_str(), 1);
 }
 
 // What plans of ranks on two GPUs in turns say, where those GPUs reach each other's memory and kernels on the ranks

@@ -219,8 +219,8 @@ TEST(RnnNewton, WalksUntilAllSegmentsAreSettled) {
         ASSERT_LE(std::abs(newton.output[i] - diagonal.output[i]), 1e-6) << i;
 }
 
-// States that are infinite or huge, fall to 0 in a step where the weight is negative, or are reset: how large they were tells
-// nothing of how right a state is that is small again.
+// States that are infinite or huge, fall to 0 in a step where the weight is negative, or are reset: how large they were
+// tells nothing of how right a state is that is small again.
 TEST(RnnNewton, HugeStatesDoNotHideWrongStarts) {
     SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, "diagonal_newton"}));
     for (const char* line :

@@ -61,8 +61,8 @@ class Wanderer {
     bool rising_ = false;
 };
 
-// Data of which row n is taken from step to step by the wanderer make(n), whose `step` gives the gates. Gradients are of
-// the inverse of the states' size, and 2^below times smaller.
+// Data of which row n is taken from step to step by the wanderer make(n), whose `step` gives the gates. Gradients are
+// of the inverse of the states' size, and 2^below times smaller.
 template <typename Make>
 Data data_of(const Problem& p, double below, Value (Wanderer::*step)(), Make&& make) {
     Data data = make_data(p);

@@ -44,7 +44,8 @@ Sums expected(const ReduceAxis& batch, const ReduceAxis& time, const ReduceAxis&
     return sums;
 }
 
-// How terms lie: partial sums in the order of steps with channels innermost, or terms of each element, which lie like INPUT.
+// How terms lie: partial sums in the order of steps with channels innermost, or terms of each element, which lie like
+// INPUT.
 enum class Terms {
     partial,
     elements,

@@ -43,9 +43,10 @@ ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile&
 bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows);
 // Whether hardly any steps of columns' chunks lie behind the last step of time.
 bool fills_chunks(const ChainedShape& shape, const ChainedTuning& columns);
-// Whether a chained scan of columns is expected to be faster: chunks are filled, and strips are so many, or cut by packed
-// sequences so often, that hardly any block waits for a carry; or they are aligned and so short that they have few
-// chunks. `narrowest` tells that no variant with fewer rows for each lane is compiled, whose chunks would be longer.
+// Whether a chained scan of columns is expected to be faster: chunks are filled, and strips are so many, or cut by
+// packed sequences so often, that hardly any block waits for a carry; or they are aligned and so short that they have
+// few chunks. `narrowest` tells that no variant with fewer rows for each lane is compiled, whose chunks would be
+// longer.
 bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
                           bool narrowest);
 // Whether columns for which chained_columns_suit returns false suit with their chunks in groups (chained_columns.cuh);

@@ -2,6 +2,8 @@
 // The launches of kernels for few steps, and the states of a call as these take them.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <initializer_list>
 #include <limits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of the kernel "decode" of the linear recurrence (decode.cuh), forward over few steps. Backward is that of the
-// kernel that would be chosen without it.
+// Host side of the kernel "decode" of the linear recurrence (decode.cuh), forward over few steps. Backward is that of
+// the kernel that would be chosen without it.
 #include "core/planner.h"
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/launch/step_rows.h"

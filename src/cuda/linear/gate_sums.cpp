@@ -12,8 +12,8 @@ namespace {
 // Threads that a GPU runs at once, to the order of magnitude. Where there are fewer sums, several threads share each.
 constexpr int64_t gpu_threads = 1 << 18;
 
-// Appends an axis to two of a kind, closer than what was appended before. Where `joins`, it becomes one with the closest
-// if both lie like one axis.
+// Appends an axis to two of a kind, closer than what was appended before. Where `joins`, it becomes one with the
+// closest if both lie like one axis.
 void append(ReduceAxis (&axes)[2], const ReduceAxis& axis, bool keeps, bool joins) {
     if (axis.count == 1) return;
     ReduceAxis& last = axes[1];
@@ -25,8 +25,8 @@ void append(ReduceAxis (&axes)[2], const ReduceAxis& axis, bool keeps, bool join
     if (alike && joins) last.count = before * axis.count;
 }
 
-// Chooses whether a thread has several neighbouring sums, whose terms it loads as one vector. Terms of steps that belong to
-// no packed sequence are not written, and must not be read.
+// Chooses whether a thread has several neighbouring sums, whose terms it loads as one vector. Terms of steps that
+// belong to no packed sequence are not written, and must not be read.
 void pack_sums(ReduceParams& r, int64_t term_bytes) {
     const ReduceAxis& x = r.kept[1];
     const int64_t pack = reduce_bytes / term_bytes;
@@ -67,7 +67,8 @@ ReduceParams sum_over_axes(const ReduceAxis& batch, const ReduceAxis& time, cons
     if (!time_last) append_to(time, broadcast_time);
     append_to(row, broadcast_channels);
     if (time_last) append_to(time, broadcast_time);
-    // Packed sequences have one batch entry, so that time is the first axis, of one step too, unless it was appended last.
+    // Packed sequences have one batch entry, so that time is the first axis, of one step too, unless it was appended
+    // last.
     const bool keeps_rows = (broadcast & broadcast_channels) == 0 && row.count > 1;
     if (cuts) r.time_axis = time.count > 1 && (time_last || !keeps_rows) ? 1 : 0;
     r.neighbours = r.kept[1].count == 1 || std::abs(r.summed[1].terms) < std::abs(r.kept[1].terms);

@@ -23,19 +23,20 @@ bool lie_alike(std::initializer_list<const void*> data, std::initializer_list<co
     return std::all_of(data.begin(), data.end(), alike) && std::all_of(gates.begin(), gates.end(), alike);
 }
 
-// Tells, for people, what keeps calls from a variant; empty where nothing does.
-std::string obstacles_of(const LinearPass& l, const LinearProblem& p) {
+// Tells, for people, what keeps calls from a variant, but for what keeps them from `next` in the same way; empty where
+// there is no such thing.
+std::string obstacles_of(const LinearPass& l, const LinearPass& next, const LinearProblem& p) {
     const auto data = static_cast<int64_t>(l.data_alignment), gates = static_cast<int64_t>(l.gate_alignment);
     const bool other_gates = gates != data && !l.finds_gate_values && !l.one_gate_a_row;
     std::string all;
     const auto add = [&](const std::string& obstacle) { all += (all.empty() ? "" : ", or ") + obstacle; };
-    if (data > alignment_of(p.dtype))
+    if (data > alignment_of(p.dtype) && next.data_alignment != l.data_alignment)
         add(fmt::format("pointers are not multiples of {} bytes{}", data,
                         other_gates ? fmt::format(", those of gates of {}", gates) : ""));
-    if (l.lie_alike) add("pointers do not lie alike within 16 bytes");
-    if (!l.takes_states)
+    if (l.lie_alike && !next.lie_alike) add("pointers do not lie alike within 16 bytes");
+    if (!l.takes_states && next.takes_states)
         add("there are states");
-    else if (!l.takes_states_in_place && p.has_reset)
+    else if (!l.takes_states_in_place && next.takes_states_in_place && p.has_reset)
         add("states are updated in place");
     return all;
 }
@@ -47,15 +48,16 @@ bool covers(const LinearPass& l, const LinearPass& other, const LinearProblem& p
            (l.takes_states_in_place || !other.takes_states_in_place || !p.has_reset);
 }
 
-// Describes the variant that calls take if nothing keeps them from it, and which others they take otherwise.
+// Describes the variant that calls take if nothing keeps them from it, and which others they take otherwise, each where
+// the one before does not take them.
 std::string describe_variants(const PassVariants& variants, const LinearProblem& p) {
     const LinearPass* last = variants.front().get();
     std::string text = last->describe();
     if (!last->refusal.empty()) text = fmt::format("by chunked ({}): {}", last->refusal, text);
     for (const LinearPassPointer& next : variants) {
-        const std::string obstacles = obstacles_of(*last, p);
-        if (obstacles.empty()) break;
         if (covers(*last, *next, p)) continue;
+        const std::string obstacles = obstacles_of(*last, *next, p);
+        if (obstacles.empty()) continue;
         text += fmt::format("; where {}: {}", obstacles, next->describe_variant());
         last = next.get();
     }

@@ -20,8 +20,8 @@ struct LinearParams {
     View result;     // forward: OUTPUT, backward: GRAD|INPUT (may be null)
     View grad_gate;  // backward: GRAD|GATE, or terms of it in scratch memory; null where `partial` is not
 
-    // The carries that enter and leave rows, [batches, rows]; null when packed. Forward they are STATE_IN and STATE_OUT,
-    // backward GRAD|STATE_OUT and GRAD|STATE_IN.
+    // The carries that enter and leave rows, [batches, rows]; null when packed. Forward they are STATE_IN and
+    // STATE_OUT, backward GRAD|STATE_OUT and GRAD|STATE_IN.
     const void* edge_in = nullptr;
     void* edge_out = nullptr;
     // The carries that enter and leave packed sequences, [num_sequences, rows]; null when not packed.
@@ -74,8 +74,8 @@ struct ReduceAxis {
     int64_t terms = 0, gradient = 0, gate = 0;  // strides of the terms and, where it is kept, of GRAD|GATE and GATE
 };
 
-// Sums terms of GRAD|GATE, in the arithmetic's dtype, over the axes that the gate is broadcast over. Terms are of the gate's
-// value; where gates are given as logs or logits, sums are multiplied with the derivatives.
+// Sums terms of GRAD|GATE, in the arithmetic's dtype, over the axes that the gate is broadcast over. Terms are of the
+// gate's value; where gates are given as logs or logits, sums are multiplied with the derivatives.
 struct ReduceParams {
     const char* terms = nullptr;
     char* gradient = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass (forward or backward) of a plan: how one kernel runs it on a device. Each kernel has a class of its own beside the
-// functions that make it (chunked_pass.cpp, rows_columns_pass.cpp, few_long_rows/pass.cpp); this is what they share. All of
-// it is settled when the plan is made, so that a call only fills in pointers.
+// A pass (forward or backward) of a plan: how one kernel runs it on a device. Each kernel has a class of its own beside
+// the functions that make it (chunked_pass.cpp, rows_columns_pass.cpp, few_long_rows/pass.cpp); this is what they
+// share. All of it is settled when the plan is made, so that a call only fills in pointers.
 #pragma once
 
 #include <memory>
@@ -66,8 +66,8 @@ struct LinearPass {
     GateValuesParams gate_values;
 
     // What a call's arguments must be like: the alignment of tensors, whether all of these lie at one place within 16
-    // bytes, whether there may be initial and final states, and whether those may be in the same memory though steps are
-    // reset.
+    // bytes, whether there may be initial and final states, and whether those may be in the same memory though steps
+    // are reset.
     uintptr_t data_alignment = 1, gate_alignment = 1;
     bool lie_alike = false, takes_states = true, takes_states_in_place = true;
     bool one_gate_a_row = false;  // whether all steps share a gate, which is loaded as a constant and may lie anywhere
@@ -84,8 +84,8 @@ using LinearPassPointer = std::unique_ptr<LinearPass>;
 // Passes of one direction; a call takes the first one whose needs its arguments meet. The last one takes all.
 using PassVariants = std::vector<LinearPassPointer>;
 
-// The following functions make the variants of a pass. Where there are none, they tell in `refusal` which condition fails:
-// the problem rules the kernel out or, unless the options name it, another is expected to be faster.
+// The following functions make the variants of a pass. Where there are none, they tell in `refusal` which condition
+// fails: the problem rules the kernel out or, unless the options name it, another is expected to be faster.
 PassVariants make_rows_passes(const LinearProblem& problem, Pass pass, const Options& options, std::string& refusal);
 PassVariants make_columns_passes(const LinearProblem& problem, Pass pass, const Options& options, std::string& refusal);
 PassVariants make_few_long_rows_passes(const LinearProblem& problem, Pass pass, const Options& options,
@@ -109,9 +109,9 @@ std::vector<Tensor> tensors_and_gates_of(const LinearProblem& p, Pass pass);
 // Fills in the pass's axes and what follows from them. `columns` tells that it is for the kernel of that name.
 void begin_pass(LinearPass& l, const LinearProblem& problem, Pass pass, bool batch_invariant = false,
                 bool columns = false);
-// The problem as the pass's kernel sees it: where it writes a gradient for each element, GRAD|GATE is dense and has the shape
-// of INPUT; where values of gates are found before it, GATE is dense and holds these. The functions below take this one as
-// `p`.
+// The problem as the pass's kernel sees it: where it writes a gradient for each element, GRAD|GATE is dense and has the
+// shape of INPUT; where values of gates are found before it, GATE is dense and holds these. The functions below take
+// this one as `p`.
 LinearProblem seen_by_kernel(const LinearPass& l, LinearProblem problem);
 LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant);
 // The axis of a tensor's rows: batch entries where these are folded with a single channel.
@@ -134,8 +134,8 @@ std::string names_of_broadcast(const LinearProblem& p);
 // extents and strides allow aligned access.
 std::string empty_refusal(const LinearProblem& p);
 std::string alignment_refusal(const LinearPass& l, const LinearProblem& p, bool one_gate = false);
-// Settles how GRAD|GATE of `problem` is summed, and books its scratch memory, after settle_params. Where sums are over rows
-// too, the kernel leaves one for each of so many `strips` of them.
+// Settles how GRAD|GATE of `problem` is summed, and books its scratch memory, after settle_params. Where sums are over
+// rows too, the kernel leaves one for each of so many `strips` of them.
 void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearProblem& p, Extent strips,
                       bool batch_invariant);
 // Enqueues the launch that clears the memory through which chunks meet.

@@ -11,8 +11,8 @@
 namespace flashscan::cuda {
 namespace {
 
-// Returns a sentence unless, if the first row begins at the same place within 16 bytes in all tensors, every row does. A
-// gate that all steps share is loaded as one element.
+// Returns a sentence unless, if the first row begins at the same place within 16 bytes in all tensors, every row does.
+// A gate that all steps share is loaded as one element.
 std::string skew_refusal(const LinearPass& l, const LinearProblem& p) {
     const std::vector<Tensor> tensors =
         p.broadcasts(broadcast_time) ? tensors_of(p, l.pass) : tensors_and_gates_of(p, l.pass);

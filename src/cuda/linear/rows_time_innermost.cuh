@@ -168,8 +168,8 @@ struct LinearRowsWork {
 template <typename Ty, bool Backward>
 struct RowsConfig {
     using Shape = RowsShape<Ty, Backward>;
-    // The most warps of a block, and blocks per multiprocessor, for which __launch_bounds__ limits the registers. Complex
-    // numbers take as many registers, but in smaller blocks; forward those of f64 take more.
+    // The most warps of a block, and blocks per multiprocessor, for which __launch_bounds__ limits the registers.
+    // Blocks of complex numbers are half as large, of which twice as many run at once; forward those of f64 run three.
     static constexpr int warps = Ty::complex_gate ? chained_warps / 2 : chained_warps;
     static constexpr int resident = !Ty::complex_gate ? 2 : sizeof(typename Ty::X) > 8 && !Backward ? 3 : 4;
 };

@@ -44,8 +44,8 @@ struct WavesTuning : ChainedTuning {
 
 ChunkedTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 WavesTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
-// Why "few_long_rows" is not expected to be fastest where "rows" without groups of chunks, and "columns", are not; empty
-// where it is. Otherwise, and for problems that it does not take, "rows" gathers chunks in groups.
+// Why "few_long_rows" is not expected to be fastest where "rows" without groups of chunks, and "columns", are not;
+// empty where it is. Otherwise, and for problems that it does not take, "rows" gathers chunks in groups.
 std::string waves_refusal(const LinearShape& shape, const WavesTuning& waves);
 
 }  // namespace flashscan::cuda

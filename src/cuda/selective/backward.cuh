@@ -26,8 +26,8 @@
 //            8 x 2048 channels x 2048 steps, the kernel takes 886 us; at their full rate exponentials would take 261 of
 //            it, instructions 528, shared memory 697. Registers leave four warps a scheduler, which hide no more
 //            latency (bench/results/tried_layers.md).
-// Sync       Two __syncthreads for each tile. Where a tile's sums of warps have no room (Tile::joined), one for each tile
-//            and two for each `kept` steps.
+// Sync       Two __syncthreads for each tile. Where a tile's sums of warps have no room (Tile::joined), one for each
+//            tile and two for each `kept` steps.
 // Limits     Those of forward.cuh.
 #pragma once
 
@@ -239,8 +239,9 @@ struct SelectiveBackward {
         }
     }
 
-    // Puts the terms of the tile's step t for GRAD|B or GRAD|C, which are g or the states times `weight`, where they are
-    // added over channels: step i of those that are summed together. For a constant matrix it adds them to the lane's.
+    // Puts the terms of the tile's step t for GRAD|B or GRAD|C, which are g or the states times `weight`, where they
+    // are added over channels: step i of those that are summed together. For a constant matrix it adds them to the
+    // lane's.
     template <bool Plain>
     __device__ __forceinline__ void put(bool of_c, const void* constant, int i, int t, const Numbers& numbers,
                                         R weight) const {
@@ -258,7 +259,8 @@ struct SelectiveBackward {
         }
     }
     // Stores the sums over the warp's channels, of which there are one or two, of their terms at the tile's step t. Of
-    // two, lanes of the first store the sums of the first half of their states, lanes of the second those of the others.
+    // two, lanes of the first store the sums of the first half of their states, lanes of the second those of the
+    // others.
     template <bool Plain>
     __device__ __forceinline__ void add_in_registers(bool of_c, int t, const Numbers& numbers, R weight) const {
         Numbers& sum = tile.sum_of_warp(warp(), of_c, static_cast<uint32_t>(t) % joined, block.lane());
@@ -268,6 +270,7 @@ struct SelectiveBackward {
         if constexpr (Shape::warp_channels == 1) {
             sum = terms;
         } else {
+            static_assert(S % 2 == 0);
             constexpr int half = S / 2;
             struct alignas(half * sizeof(V)) Half {
                 V of[half];

@@ -27,8 +27,8 @@ struct SelectiveShape {
     using Stored = std::conditional_t<complex, V, X>;  // the type of B and C of a step in memory
     static constexpr int lanes = Lanes, states = States, padded = Lanes * States;
     static constexpr bool large = sizeof(V) > 4;  // numbers that take two registers or more
-    // Threads and channels of a block, which has 16 channels or more where registers allow: each block has its own sums
-    // of GRAD|B and GRAD|C for every step, and neighbouring 16-bit elements of 16 channels fill a sector of memory.
+    // Threads and channels of a block, which has 16 channels or more where 256 threads of f32 can have them: each block
+    // has its own sums of GRAD|B and GRAD|C for every step, and 16-bit elements of 16 channels fill a sector of memory.
     static constexpr int threads = std::clamp((large ? 8 : 16) * Lanes, 128, 256), channels = threads / Lanes;
     // Steps from one checkpoint to the next, whose states backward holds in registers: states and factors take 64 of
     // them.

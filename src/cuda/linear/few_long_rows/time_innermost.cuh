@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "few_long_rows" with time innermost: the linear recurrence of up to 64 long rows, of at least 4 chunks
-// each and three waves together (tuning.cpp), by a persistent kernel, whose blocks walk one chunk after another, with
+// The kernel "few_long_rows" with time innermost: the linear recurrence of up to 192 long rows, of at least 4 chunks
+// each and some waves together (tuning.cpp), by a persistent kernel, whose blocks walk one chunk after another, with
 // specialised warps for carries.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of few_long_rows_table.h. Each entry is compiled in a file of its own, but for bf16 and f16, which share one.
+// The table of few_long_rows_table.h. Each entry is compiled in a file of its own, but for bf16 and f16, which share
+// one.
 #include "cuda/linear/instances/few_long_rows_table.h"
 
 namespace flashscan::cuda {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles the kernels of selective scans for f32, bf16 and f16 data. Their code is alike, and what is alike within a file
-// is packed once.
+// Compiles the kernels of selective scans for f32, bf16 and f16 data. Their code is alike, and what is alike within a
+// file is packed once.
 #include "cuda/selective/instances/instance.cuh"
 
 namespace flashscan::cuda {

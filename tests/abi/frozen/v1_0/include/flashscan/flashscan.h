@@ -26,9 +26,9 @@
  *
  * Environment variables, read by the library:
  *
- *     FLASHSCAN_CHECK=1       calls of CUDA plans that are made with it check SEQ_OFFSETS, that arguments lie in the
- *                             device's memory, and RESERVE, as CPU calls always do. They synchronise the stream for it
- *                             and cannot be captured in a graph then.
+ *     FLASHSCAN_CHECK=1       calls of CUDA plans that are made with it check, as CPU calls always do, that arguments
+ *                             lie in the device's memory, and SEQ_OFFSETS, STATE_INDICES and RESERVE, for which they
+ *                             synchronise the stream; while it is captured in a graph they do not look at these.
  *     FLASHSCAN_CPU_ISA       the CPU backend's instruction set: baseline, avx2 or avx512; the best that the processor
  *                             has if not set. Read once.
  *     NCCL_P2P_DISABLE=1      plans with a communicator of NCCL's do not use the memory of other GPUs either.
