@@ -17,26 +17,29 @@ gated::Decayed<double> decayed(Decay decay, double g, double second, double rate
     case one_minus_sigmoid: return gated::decayed<one_minus_sigmoid>(g, second, rate);
     case lower_bound: return gated::decayed<lower_bound>(g, second, rate);
     case softplus: return gated::decayed<softplus>(g, second, rate);
-    default: return gated::decayed<ratio>(g, second, rate);
+    case ratio: return gated::decayed<ratio>(g, second, rate);
     }
+    __builtin_trap();  // the interface takes no other
 }
 
 gated::ValueAndSlope<double> activated(Activation activation, double x) {
     switch (activation) {
+    case Activation::none: return gated::activated<Activation::none>(x);
     case Activation::tanh: return gated::activated<Activation::tanh>(x);
     case Activation::silu: return gated::activated<Activation::silu>(x);
     case Activation::positive: return gated::activated<Activation::positive>(x);
-    default: return gated::activated<Activation::none>(x);
     }
+    __builtin_trap();  // the interface takes no other
 }
 
 gated::Epilogued<double> epilogued(Epilogue epilogue, double h, double o) {
     switch (epilogue) {
+    case Epilogue::none: return gated::epilogued<Epilogue::none>(h, o);
     case Epilogue::sigmoid: return gated::epilogued<Epilogue::sigmoid>(h, o);
     case Epilogue::silu: return gated::epilogued<Epilogue::silu>(h, o);
     case Epilogue::tanh_sigmoid: return gated::epilogued<Epilogue::tanh_sigmoid>(h, o);
-    default: return gated::epilogued<Epilogue::none>(h, o);
     }
+    __builtin_trap();  // the interface takes no other
 }
 
 int64_t at(const Strides& s, int64_t b, int64_t t, int64_t c) { return b * s.batch + t * s.time + c * s.channels; }
