@@ -54,7 +54,7 @@ def has_few_waves(text):
     return least <= waves_of(text) < of_many
 
 
-# What a constant is compared with, of a case and what its plan says; 0 where the case does not depend on the constant.
+# Functions of a case and its plan's text that give what a constant is compared with; 0 where the case does not depend on the constant.
 UNITS = {"rows": lambda case, text: case["batch"] * case["channels"],
          "rows of few waves": lambda case, text: case["channels"] if has_few_waves(text) else 0,
          "waves": lambda case, text: waves_of(text),

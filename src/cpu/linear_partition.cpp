@@ -110,7 +110,7 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     const Sizes size = sizes_of(p);
     const bool complex_gate = is_complex(p.gate_dtype), backward = pass == Pass::backward;
     LinearPartition q;
-    // Where bits may not depend on the batch, one row is summed as many are.
+    // If bits may not depend on the batch, one row is summed in the same way as many rows are.
     q.sum_batch = p.broadcasts(broadcast_batch) && (p.batch > 1 || (batch_invariant && !p.packed()));
     // With packed sequences even a single step needs the sum, since it may belong to no sequence.
     q.sum_time = p.broadcasts(broadcast_time) && (p.time > 1 || p.packed());

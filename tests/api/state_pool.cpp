@@ -31,7 +31,7 @@ struct Argument {
         default: return 4;
         }
     }
-    // Of states: the axis of rows. Those of networks come after the axis of h, c, n and m.
+    // Returns the axis of rows of an argument that is states. Networks have it after the axis of h, c, n and m.
     size_t row_axis() const { return info.num_axes == 4 ? 1 : 0; }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only a GPU has: limits of shared memory, and arrays of more than 2^31 elements. Built with CUDA only.
+// Tests of what only a GPU has: limits of shared memory, and arrays of more than 2^31 elements. Built with CUDA only.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

@@ -166,7 +166,22 @@ TEST_P(WrongOffsetsOperator, StayInsideInOperators) {
             }
 }
 
-// Gated layers and selective scans have one kernel for a sequence and one for few steps.
+// Gated layers and selective scans have one kernel for a sequence and one for few steps. `backward_of` makes the backward
+// call of a forward one that has run.
+template <typename P, typename BackwardOf>
+void expect_to_stay_inside(const P& p, const BackwardOf& backward_of) {
+    SCOPED_TRACE(text_of(p));
+    const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, ""));
+    ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
+    auto data = make_data(p);
+    data.offsets = even_offsets(p.time, p.sequences);
+    Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
+    ASSERT_EQ(forward.run(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    Call backward = backward_of(plan, data, forward);
+    run_wrong(backward, plan, p.sequences, p.time, p.offsets_dtype);
+    run_wrong(forward, plan, p.sequences, p.time, p.offsets_dtype);
+}
+
 TEST(WrongOffsetsLayers, StayInsideInGatedLayers) {
     SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, ""}));
     for (const char* layer : {"mingru", "minlstm", "hgrn", "rglru", "qrnn"})
@@ -176,17 +191,10 @@ TEST(WrongOffsetsLayers, StayInsideInGatedLayers) {
               "bf16 BTC t12 c64 sequences11", "f32 BTC t6 c5 sequences7 offsets-i32"}) {
             const GatedProblem p = gated_problem_of("gated bwd b1 " + std::string(layer) + " " + rest +
                                                     " state-in state-out caller-scratch");
-            SCOPED_TRACE(text_of(p));
-            const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, ""));
-            ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
-            GatedData data = make_data(p);
-            data.offsets = even_offsets(p.time, p.sequences);
-            Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
-            ASSERT_EQ(forward.run(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
-            Call backward = backward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, forward,
-                                          forward.values(FLASHSCAN_ARG_OUTPUT), Guard::end);
-            run_wrong(backward, plan, p.sequences, p.time, p.offsets_dtype);
-            run_wrong(forward, plan, p.sequences, p.time, p.offsets_dtype);
+            expect_to_stay_inside(p, [&](const Plan& plan, const GatedData& data, const Call& forward) {
+                return backward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, forward,
+                                     forward.values(FLASHSCAN_ARG_OUTPUT), Guard::end);
+            });
             if (testing::Test::HasFatalFailure()) return;
         }
 }
@@ -201,15 +209,9 @@ TEST(WrongOffsetsLayers, StayInsideInSelectiveScans) {
                                  "f32 BTC t6 c4 n7 sequences7 offsets-i32"}) {
             const SelectiveProblem p = selective_problem_of("selective bwd b1 " + std::string(parts) + " " + rest +
                                                             " state-in state-out caller-scratch");
-            SCOPED_TRACE(text_of(p));
-            const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, ""));
-            ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
-            SelectiveData data = make_data(p);
-            data.offsets = even_offsets(p.time, p.sequences);
-            Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
-            run_wrong(forward, plan, p.sequences, p.time, p.offsets_dtype);
-            Call backward = backward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
-            run_wrong(backward, plan, p.sequences, p.time, p.offsets_dtype);
+            expect_to_stay_inside(p, [&](const Plan& plan, const SelectiveData& data, const Call&) {
+                return backward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
+            });
             if (testing::Test::HasFatalFailure()) return;
         }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every kernel of gated layers takes: of the problem, settled with the plan, and of a call.
+// The arguments that every kernel of gated layers has: those of the problem, settled with the plan, and those of a
+// call.
 #pragma once
 
 #include <span>

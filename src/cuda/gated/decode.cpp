@@ -8,10 +8,11 @@
 namespace flashscan::cuda {
 namespace {
 
-class Steps final : public GatedKernel {
+class Steps final : public ForwardSteps<GatedKernel, GatedBuffers> {
   public:
     Steps(const GatedProblem& problem, const Options& options, std::unique_ptr<GatedKernel> backward)
-        : p_(problem),
+        : ForwardSteps(std::move(backward)),
+          p_(problem),
           device_(options.device),
           kernels_(gated_step_kernels(p_.dtype, p_.gate_dtype)),
           named_(named_kernel(kernels_.named, p_.parts)),
@@ -25,17 +26,11 @@ class Steps final : public GatedKernel {
                    {&GatedParams::output, size_of(p_.dtype)},
                    {&GatedParams::states, size_of(p_.dtype)}},
                   size_of(state_dtype(p_.dtype)), kernels_.channels,
-                  device_attribute(cudaDevAttrMultiProcessorCount, device_)),
-          backward_(std::move(backward)) {}
+                  device_attribute(cudaDevAttrMultiProcessorCount, device_)) {}
 
     std::string describe() const override {
-        return fmt::format("forward a thread for {} channels of a row; {}", kernels_.channels,
-                           backward_ ? "backward as of " + backward_->describe() : "no backward");
+        return fmt::format("forward a thread for {} channels of a row; {}", kernels_.channels, describe_backward());
     }
-    size_t scratch_bytes(Pass pass) const override {
-        return pass == Pass::forward || backward_ == nullptr ? 0 : backward_->scratch_bytes(pass);
-    }
-    bool takes_states_in_place(Pass pass) const override { return pass == Pass::forward; }
 
     void forward(const GatedBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
@@ -43,7 +38,6 @@ class Steps final : public GatedKernel {
         point_forward(params, p_, b);
         launch_.run(named_ != nullptr && b.bias == nullptr ? named_ : kernels_.any, params, b, stream);
     }
-    void backward(const GatedBuffers& b, void* stream) const override { backward_->backward(b, stream); }
 
   private:
     GatedProblem p_;
@@ -52,7 +46,6 @@ class Steps final : public GatedKernel {
     const void* named_;   // the kernel of the layer's name, for calls without BIAS; null where there is none
     GatedParams params_;  // without a call's pointers
     StepLaunch<GatedParams> launch_;
-    std::unique_ptr<GatedKernel> backward_;  // null where there is no backward
 };
 
 // Returns why blocks are expected to be faster than a thread for some channels, or an empty string.
@@ -68,10 +61,8 @@ std::string refuse(const GatedProblem& p, const Options& options) {
 std::unique_ptr<GatedKernel> make_gated_decode(const GatedProblem& problem, const Options& options,
                                                std::string& refusal) {
     const int channels = gated_step_kernels(problem.dtype, problem.gate_dtype).channels;
-    if (!has_step_threads(problem, problem.channels, ceil_div(problem.channels, channels)))
-        refusal = "takes less than 2^31 steps, channels, and threads";
-    else if (options.kernel.empty())
-        refusal = refuse(problem, options);
+    refusal = step_threads_refusal(problem, problem.channels, ceil_div(problem.channels, channels), "channels");
+    if (refusal.empty() && options.kernel.empty()) refusal = refuse(problem, options);
     if (!refusal.empty()) return nullptr;
     const DeviceScope scope(options.device);
     auto backward = problem.pooled() ? nullptr : make_gated_chunked(problem, options, refusal);

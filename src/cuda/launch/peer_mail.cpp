@@ -116,7 +116,7 @@ bool all_agree(const StagedGather& link, int32_t ranks, bool mine) {
 
 }  // namespace
 
-// What a rank sends to all others about its mailbox.
+// The message that describes a rank's mailbox to all others.
 struct alignas(64) PeerMail::Note {
     char host[40] = {};  // the number of its boot; empty where there is no mailbox
     char card[32] = {};  // its address on the bus

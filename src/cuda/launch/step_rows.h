@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/backend.h"
 #include "core/sequences.h"
 #include "cuda/device/tile/step_rows.h"
 #include "cuda/launch/launch.h"
@@ -42,8 +45,8 @@ inline bool lie_aligned(const StateRows& states) {
            states.out_step % bytes == 0;
 }
 
-// What the address of a tensor must be a multiple of so that `pack` neighbouring elements of each step, of `element`
-// bytes, lie next to each other and aligned to all of them; 0 where its strides rule that out.
+// Returns what the address of a tensor must be a multiple of so that `pack` neighbouring elements of each step, of
+// `element` bytes, lie next to each other and aligned to all of them; 0 where its strides rule that out.
 inline int64_t pack_alignment(const View& strides, int64_t element, int64_t pack) {
     const int64_t bytes = element * pack;
     return strides.row == element && strides.batch % bytes == 0 && strides.time % bytes == 0 ? bytes : 0;
@@ -61,11 +64,12 @@ inline int step_block(int64_t threads, int most, int multiprocessors) {
     return block;
 }
 
-// Whether kernels for few steps can take a problem. They count channels, steps, and the threads of all rows (`threads`
-// for each) in 31 bits.
-inline bool has_step_threads(const Sequences& problem, Extent channels, Extent threads) {
+// Returns why kernels for few steps cannot take a problem, or an empty string. They count steps, `numbers` of each,
+// which the sentence calls `name`, and the threads of all rows (`threads` for each) in 31 bits.
+inline std::string step_threads_refusal(const Sequences& problem, Extent numbers, Extent threads, const char* name) {
     constexpr int64_t most = std::numeric_limits<int32_t>::max() - 1024;
-    return max(problem.state_rows(), 1) * threads <= most && max(channels, problem.time) <= most;
+    if (max(problem.state_rows(), 1) * threads <= most && max(numbers, problem.time) <= most) return {};
+    return fmt::format("takes less than 2^31 steps, {}, and threads", name);
 }
 
 // Returns why there are not so few steps, up to `most`, that kernels for few steps are faster, or an empty string. Only
@@ -79,6 +83,24 @@ inline std::string steps_refusal(const Sequences& problem, int64_t most, bool ba
     if (!problem.packed() && problem.time > most) return fmt::format("time is {}; takes up to {}", problem.time, most);
     return {};
 }
+
+// The base of the kernels for few steps of all families. They run forward, and `rest` runs the other passes; it is null
+// where there are none.
+template <typename Kernel, typename Buffers>
+class ForwardSteps : public Kernel {
+  public:
+    size_t scratch_bytes(Pass pass) const override {
+        return pass == Pass::forward || rest_ == nullptr ? 0 : rest_->scratch_bytes(pass);
+    }
+    bool takes_states_in_place(Pass pass) const override { return pass == Pass::forward; }
+    void backward(const Buffers& b, void* stream) const override { rest_->backward(b, stream); }
+
+  protected:
+    explicit ForwardSteps(std::unique_ptr<Kernel> rest) : rest_(std::move(rest)) {}
+    std::string describe_backward() const { return rest_ ? "backward as of " + rest_->describe() : "no backward"; }
+
+    std::unique_ptr<Kernel> rest_;
+};
 
 // A launch of a kernel with a thread for `pack` channels of each row, settled with the plan.
 template <typename Params>

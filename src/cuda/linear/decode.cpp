@@ -26,10 +26,18 @@ LinearStepsParams settle_params(const LinearProblem& p) {
     return params;
 }
 
-class Steps final : public LinearKernel {
+// The kernel that runs backward; null where there is no backward.
+std::unique_ptr<LinearKernel> make_rest(const LinearProblem& p, Options options) {
+    if (p.pooled()) return nullptr;
+    options.kernel.clear();
+    return choose("cuda", std::span(linear_candidates).subspan(1), p, options).kernel;
+}
+
+class Steps final : public ForwardSteps<LinearKernel, LinearBuffers> {
   public:
     Steps(const LinearProblem& p, const Options& options)
-        : device_(options.device),
+        : ForwardSteps(make_rest(p, options)),
+          device_(options.device),
           kernel_(linear_step_kernel(p.dtype, p.gate_dtype)),
           params_(settle_params(p)),
           launch_(p, params_,
@@ -37,21 +45,11 @@ class Steps final : public LinearKernel {
                    {&LinearStepsParams::gate, size_of(p.gate_dtype)},
                    {&LinearStepsParams::output, size_of(p.dtype)}},
                   size_of(state_dtype(p.dtype)), kernel_.channels,
-                  device_attribute(cudaDevAttrMultiProcessorCount, device_)) {
-        if (p.pooled()) return;  // there is no backward
-        Options rest = options;
-        rest.kernel.clear();
-        rest_ = choose("cuda", std::span(linear_candidates).subspan(1), p, rest).kernel;
-    }
+                  device_attribute(cudaDevAttrMultiProcessorCount, device_)) {}
 
     std::string describe() const override {
-        return fmt::format("forward a thread for {} channels of a row; {}", kernel_.channels,
-                           rest_ ? "backward as of " + rest_->describe() : "no backward");
+        return fmt::format("forward a thread for {} channels of a row; {}", kernel_.channels, describe_backward());
     }
-    size_t scratch_bytes(Pass pass) const override {
-        return pass == Pass::forward || rest_ == nullptr ? 0 : rest_->scratch_bytes(pass);
-    }
-    bool takes_states_in_place(Pass pass) const override { return pass == Pass::forward; }
 
     void forward(const LinearBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
@@ -63,14 +61,12 @@ class Steps final : public LinearKernel {
         params.offsets.data = b.seq_offsets;
         launch_.run(kernel_.kernel, params, b, stream);
     }
-    void backward(const LinearBuffers& b, void* stream) const override { rest_->backward(b, stream); }
 
   private:
     int device_;
     LinearStepKernel kernel_;
     LinearStepsParams params_;  // without a call's pointers
     StepLaunch<LinearStepsParams> launch_;
-    std::unique_ptr<LinearKernel> rest_;
 };
 
 // Returns why steps are not expected to be faster one by one, or an empty string. With time innermost the other kernels
@@ -87,10 +83,8 @@ std::string refuse(const LinearProblem& p, const Options& options) {
 std::unique_ptr<LinearKernel> make_linear_decode(const LinearProblem& problem, const Options& options,
                                                  std::string& refusal) {
     const int channels = linear_step_kernel(problem.dtype, problem.gate_dtype).channels;
-    if (!has_step_threads(problem, problem.channels, ceil_div(problem.channels, channels)))
-        refusal = "takes less than 2^31 steps, channels, and threads";
-    else if (options.kernel.empty())
-        refusal = refuse(problem, options);
+    refusal = step_threads_refusal(problem, problem.channels, ceil_div(problem.channels, channels), "channels");
+    if (refusal.empty() && options.kernel.empty()) refusal = refuse(problem, options);
     if (!refusal.empty()) return nullptr;
     const DeviceScope scope(options.device);
     return std::make_unique<Steps>(problem, options);

@@ -35,7 +35,7 @@ class MatrixPass {
         int32_t row_tiles = 0;
         int shared_bytes = 0;
     };
-    // What is settled of a level: its launches, and its places in scratch.
+    // A level's launches and its places in scratch, settled with the plan.
     struct Level : MatrixLevel {
         Launch summaries, walks;
         int64_t scan_words = 0;    // what the blocks of a scan exchange

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of an operator all-gather in a pass ("told"), and how many bytes that is: facts that are the same on
-// all ranks.
+// This header says what the ranks of an operator all-gather in a pass ("told"), and how many bytes that is: facts that
+// are the same on all ranks.
 #pragma once
 
 #include <algorithm>

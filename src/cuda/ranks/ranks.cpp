@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cuda/launch/rank_threads.h"
+#include "cuda/launch/view_of.h"
 #include "cuda/ranks/params.h"
 #include "cuda/ranks/table.h"
 #include "cuda/ranks/wave.h"
@@ -244,9 +245,9 @@ class Ranks final : public Family::Kernel {
         return to;
     }
     View view(const Strides& strides, Dtype dtype, const void* data) const {
-        const int64_t size = size_of(dtype);
-        return {static_cast<char*>(const_cast<void*>(data)), strides.batch * size, strides.channels * size,
-                strides.time * size};
+        View view = view_of(strides, size_of(dtype));
+        point(view, data);
+        return view;
     }
     SequenceOffsets offsets(const void* data) const {
         return {p_.packed() ? data : nullptr, p_.num_sequences, p_.time, p_.offsets_dtype == Dtype::i64 ? 1 : 0, 0};

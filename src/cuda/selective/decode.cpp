@@ -16,14 +16,14 @@ SelectiveStepKernel kernel_of(const SelectiveProblem& p) {
     return selective_step_kernel(p.dtype, p.matrix_dtype, p.states);
 }
 
-class Steps final : public SummarisedSelective {
+class Steps final : public ForwardSteps<SummarisedSelective, SelectiveBuffers> {
   public:
     Steps(const SelectiveProblem& problem, const Options& options, std::unique_ptr<SummarisedSelective> rest)
-        : p_(problem),
+        : ForwardSteps(std::move(rest)),
+          p_(problem),
           device_(options.device),
           kernel_(kernel_of(p_)),
-          params_(params_of(p_, Pass::forward)),
-          rest_(std::move(rest)) {
+          params_(params_of(p_, Pass::forward)) {
         constexpr int64_t bytes = 16;
         const int64_t size = size_of(p_.step_dtype()), pack = std::min<int64_t>(kernel_.states_of_lane, bytes / size);
         steps_.states = state_rows_of(p_, size_of(p_.matrix_dtype));
@@ -40,12 +40,8 @@ class Steps final : public SummarisedSelective {
         std::string text = fmt::format("forward {} lanes for each channel of {} rows", kernel_.lanes, kernel_.any.rows);
         if (plain_.kernel != nullptr)
             text += fmt::format(", plain with {} rows where pointers are aligned", kernel_.plain.rows);
-        return text + (rest_ ? "; backward as of " + rest_->describe() : "; no backward");
+        return text + "; " + describe_backward();
     }
-    size_t scratch_bytes(Pass pass) const override {
-        return pass == Pass::forward || rest_ == nullptr ? 0 : rest_->scratch_bytes(pass);
-    }
-    bool takes_states_in_place(Pass pass) const override { return pass == Pass::forward; }
 
     void forward(const SelectiveBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
@@ -62,7 +58,6 @@ class Steps final : public SummarisedSelective {
         steps.by_slices = chosen.by_slices;
         launch(chosen.kernel, blocks_of(chosen.blocks, chosen.threads), stream, params, steps);
     }
-    void backward(const SelectiveBuffers& b, void* stream) const override { rest_->backward(b, stream); }
     void summarise(Pass pass, const SelectiveBuffers& b, void* delta_sums, void* stream) const override {
         rest_->summarise(pass, b, delta_sums, stream);
     }
@@ -111,10 +106,9 @@ class Steps final : public SummarisedSelective {
     SelectiveStepKernel kernel_;
     SelectiveParams params_;  // these and the next are without a call's pointers
     SelectiveStepParams steps_;
-    bool lanes_are_full_;                        // whether every lane has all of its states
-    int64_t b_alignment_, c_alignment_;          // pack_alignment of B and C of a step
-    Launch any_, plain_;                         // the latter has no kernel where no call is Plain
-    std::unique_ptr<SummarisedSelective> rest_;  // null where there is no backward
+    bool lanes_are_full_;                // whether every lane has all of its states
+    int64_t b_alignment_, c_alignment_;  // pack_alignment of B and C of a step
+    Launch any_, plain_;                 // the latter has no kernel where no call is Plain
 };
 
 // Returns why blocks are expected to be faster than lanes for each channel, or an empty string.
@@ -128,10 +122,9 @@ std::string refuse(const SelectiveProblem& p, const Options& options) {
 
 std::unique_ptr<SummarisedSelective> make_selective_decode(const SelectiveProblem& problem, const Options& options,
                                                            std::string& refusal) {
-    if (!has_step_threads(problem, problem.groups * problem.states, problem.channels * kernel_of(problem).lanes))
-        refusal = "takes less than 2^31 steps, numbers of B and C in a step, and threads";
-    else if (options.kernel.empty())
-        refusal = refuse(problem, options);
+    refusal = step_threads_refusal(problem, problem.groups * problem.states,
+                                   problem.channels * kernel_of(problem).lanes, "numbers of B and C in a step");
+    if (refusal.empty() && options.kernel.empty()) refusal = refuse(problem, options);
     if (!refusal.empty()) return nullptr;
     const DeviceScope scope(options.device);
     auto rest = problem.pooled() ? nullptr : make_selective_resident(problem, options, refusal);

@@ -40,9 +40,8 @@ struct UncutTypes : Types<X, X> {
     }
 };
 
-// What the five warps of a block do that find carries, and the shared memory that they use. `Warps` is the number of
-// walking warps, `Ahead` the number of chunks that a block summarises before it walks one, `Rows` the most rows of a
-// chunk.
+// The work of the five warps of a block that find carries, and their shared memory. `Warps` is the number of walking
+// warps, `Ahead` the number of chunks that a block summarises before it walks one, `Rows` the most rows of a chunk.
 template <typename Ty, int Warps, int Ahead, int Rows>
 struct StripCarries {
     using Map = typename Ty::Map;

@@ -23,7 +23,7 @@ struct FewLongRowsPass final : LinearPass {
     bool dense = false;  // channels innermost: the steps of a strip lie next to each other in every tensor
     // Channels innermost, where not: shapes of the tensor maps of gate, source, states, result, grad_gate.
     std::array<MapShape, 5> maps;
-    // What the kernel takes beside LinearParams, with time innermost and with channels innermost.
+    // The arguments beside LinearParams of the kernel with time innermost, and of the one with channels innermost.
     WavesParams waves;
     StripWavesParams strips;
 
@@ -102,7 +102,7 @@ struct FewLongRowsPass final : LinearPass {
 
     // Settles tensor maps, whose boxes have the rows of a warp. Returns a sentence where a tensor cannot have one.
     std::string settle_maps(const LinearProblem& p) {
-        // Where the maps of tensors_and_gates_of are.
+        // The places in `maps` of the tensors that tensors_and_gates_of lists, forward and backward.
         constexpr std::array<size_t, 5> places[2] = {{1, 3, 0}, {1, 2, 3, 0, 4}};
         auto place = places[pass == Pass::backward].begin();
         for (const auto& [name, strides, dtype] : tensors_and_gates_of(p, pass)) {
