@@ -139,6 +139,20 @@ void add_scratch_argument(std::vector<ArgumentSpec>& specs, size_t bytes, bool r
     specs.back().alignment = 256;
 }
 
+Buffers::Buffers(const Pointers& found)
+    : input(found[ArgId::input]),
+      output(found[ArgId::output]),
+      state_in(found[ArgId::state_in]),
+      state_out(found[ArgId::state_out]),
+      reset(static_cast<const uint8_t*>(found[ArgId::reset])),
+      seq_offsets(found[ArgId::seq_offsets]),
+      state_indices(static_cast<const int32_t*>(found[ArgId::state_indices])),
+      grad_output(found.grad(ArgId::output)),
+      grad_state_out(found.grad(ArgId::state_out)),
+      grad_input(found.grad(ArgId::input)),
+      grad_state_in(found.grad(ArgId::state_in)),
+      scratch(found[ArgId::scratch]) {}
+
 Pointers check_arguments(Pass pass, std::span<const ArgumentSpec> specs, std::span<const Argument> arguments) {
     constexpr size_t max_specs = 32;
     std::array<const Argument*, max_specs> given{};

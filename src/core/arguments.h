@@ -82,6 +82,24 @@ class Pointers {
     std::array<void*, 24> data_{}, grads_{};
 };
 
+// The pointers that kernels of every family work on. Optional arguments that were not given, and those that a family or
+// a layer does not have, are null.
+struct Buffers {
+    const void* input = nullptr;
+    void* output = nullptr;  // only read in backward
+    const void* state_in = nullptr;
+    void* state_out = nullptr;
+    const uint8_t* reset = nullptr;
+    const void* seq_offsets = nullptr;
+    const int32_t* state_indices = nullptr;  // for kernels that take states where they lie
+    const void *grad_output = nullptr, *grad_state_out = nullptr;
+    void *grad_input = nullptr, *grad_state_in = nullptr;
+    void* scratch = nullptr;
+
+    Buffers() = default;
+    explicit Buffers(const Pointers& found);
+};
+
 // Checks the arguments of a call against the specs and against each other. Throws Error; writes nothing.
 Pointers check_arguments(Pass pass, std::span<const ArgumentSpec> specs, std::span<const Argument> arguments);
 

@@ -86,32 +86,20 @@ std::vector<ArgumentSpec> gated_arguments(const GatedProblem& p, Pass pass, size
 }
 
 GatedBuffers gated_buffers(const GatedProblem& p, Pass pass, const Pointers& found) {
-    GatedBuffers b;
-    b.input = found[ArgId::input];
+    GatedBuffers b(found);
     b.gate = found[ArgId::gate];
     b.second_gate = found[ArgId::second_gate];
     b.input_gate = found[ArgId::input_gate];
     b.output_gate = found[ArgId::output_gate];
     b.param = found[ArgId::param];
     b.bias = found[ArgId::bias];
-    b.output = found[ArgId::output];
     b.reserve = found[ArgId::reserve];
-    b.state_in = found[ArgId::state_in];
-    b.state_out = found[ArgId::state_out];
-    b.reset = static_cast<const uint8_t*>(found[ArgId::reset]);
-    b.seq_offsets = found[ArgId::seq_offsets];
-    b.state_indices = static_cast<const int32_t*>(found[ArgId::state_indices]);
-    b.grad_output = found.grad(ArgId::output);
-    b.grad_state_out = found.grad(ArgId::state_out);
-    b.grad_input = found.grad(ArgId::input);
     b.grad_gate = found.grad(ArgId::gate);
     b.grad_second_gate = found.grad(ArgId::second_gate);
     b.grad_input_gate = found.grad(ArgId::input_gate);
     b.grad_output_gate = found.grad(ArgId::output_gate);
     b.grad_param = found.grad(ArgId::param);
     b.grad_bias = found.grad(ArgId::bias);
-    b.grad_state_in = found.grad(ArgId::state_in);
-    b.scratch = found[ArgId::scratch];
     if (pass == Pass::forward || p.hides_state() || b.output != nullptr || p.empty()) return b;
     const std::pair<const void*, const char*> readers[] = {{b.grad_gate, "GRAD|GATE"},
                                                            {b.grad_second_gate, "GRAD|SECOND_GATE"},

@@ -7,23 +7,13 @@
 
 namespace flashscan {
 
-// The pointers that a kernel works on. Optional arguments that were not given, and those that the layer does not have,
-// are null.
-struct GatedBuffers {
-    const void *input = nullptr, *gate = nullptr, *second_gate = nullptr, *input_gate = nullptr, *output_gate = nullptr;
+struct GatedBuffers : Buffers {
+    using Buffers::Buffers;
+    const void *gate = nullptr, *second_gate = nullptr, *input_gate = nullptr, *output_gate = nullptr;
     const void *param = nullptr, *bias = nullptr;
-    void* output = nullptr;   // only read in backward
     void* reserve = nullptr;  // h, where OUTPUT is not h; only read in backward
-    const void* state_in = nullptr;
-    void* state_out = nullptr;
-    const uint8_t* reset = nullptr;
-    const void* seq_offsets = nullptr;
-    const int32_t* state_indices = nullptr;  // for kernels that take states where they lie
-    const void *grad_output = nullptr, *grad_state_out = nullptr;
-    void *grad_input = nullptr, *grad_gate = nullptr, *grad_second_gate = nullptr;
-    void *grad_input_gate = nullptr, *grad_output_gate = nullptr;
-    void *grad_param = nullptr, *grad_bias = nullptr, *grad_state_in = nullptr;
-    void* scratch = nullptr;
+    void *grad_gate = nullptr, *grad_second_gate = nullptr, *grad_input_gate = nullptr, *grad_output_gate = nullptr;
+    void *grad_param = nullptr, *grad_bias = nullptr;
 
     // Backward reads h from here; it is null where nothing needs it.
     const void* states() const { return reserve != nullptr ? reserve : output; }

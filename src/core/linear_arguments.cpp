@@ -48,21 +48,9 @@ std::vector<ArgumentSpec> linear_arguments(const LinearProblem& p, Pass pass, si
 }
 
 LinearBuffers linear_buffers(const LinearProblem& problem, Pass pass, const Pointers& found) {
-    LinearBuffers b;
-    b.input = found[ArgId::input];
+    LinearBuffers b(found);
     b.gate = found[ArgId::gate];
-    b.output = found[ArgId::output];
-    b.state_in = found[ArgId::state_in];
-    b.state_out = found[ArgId::state_out];
-    b.reset = static_cast<const uint8_t*>(found[ArgId::reset]);
-    b.seq_offsets = found[ArgId::seq_offsets];
-    b.state_indices = static_cast<const int32_t*>(found[ArgId::state_indices]);
-    b.grad_output = found.grad(ArgId::output);
-    b.grad_state_out = found.grad(ArgId::state_out);
-    b.grad_input = found.grad(ArgId::input);
     b.grad_gate = found.grad(ArgId::gate);
-    b.grad_state_in = found.grad(ArgId::state_in);
-    b.scratch = found[ArgId::scratch];
     if (pass == Pass::backward && b.grad_gate != nullptr && b.output == nullptr &&
         problem.tensor_bytes(problem.output) > 0)
         fail(Code::missing_argument, "OUTPUT is not given; GRAD|GATE needs it");

@@ -7,22 +7,10 @@
 
 namespace flashscan {
 
-// The pointers that a kernel works on. Optional arguments that were not given are null.
-struct LinearBuffers {
-    const void* input = nullptr;
+struct LinearBuffers : Buffers {
+    using Buffers::Buffers;
     const void* gate = nullptr;
-    void* output = nullptr;  // only read in backward
-    const void* state_in = nullptr;
-    void* state_out = nullptr;
-    const uint8_t* reset = nullptr;
-    const void* seq_offsets = nullptr;
-    const int32_t* state_indices = nullptr;  // for kernels that take states where they lie
-    const void* grad_output = nullptr;
-    const void* grad_state_out = nullptr;
-    void* grad_input = nullptr;
     void* grad_gate = nullptr;
-    void* grad_state_in = nullptr;
-    void* scratch = nullptr;
 };
 
 // The arguments that `pass` of a plan for `problem` takes, SCRATCH last.

@@ -66,20 +66,10 @@ std::vector<ArgumentSpec> operator_arguments(const OperatorProblem& p, Pass pass
 }
 
 OperatorBuffers operator_buffers(const OperatorProblem& p, Pass pass, const Pointers& found) {
-    OperatorBuffers b;
-    b.input = found[ArgId::input];
+    OperatorBuffers b(found);
     b.gate = found[ArgId::gate];
-    b.output = found[ArgId::output];
     b.index = found[ArgId::index];
-    b.state_in = found[ArgId::state_in];
-    b.state_out = found[ArgId::state_out];
-    b.seq_offsets = found[ArgId::seq_offsets];
-    b.grad_output = found.grad(ArgId::output);
-    b.grad_state_out = found.grad(ArgId::state_out);
-    b.grad_input = found.grad(ArgId::input);
     b.grad_gate = found.grad(ArgId::gate);
-    b.grad_state_in = found.grad(ArgId::state_in);
-    b.scratch = found[ArgId::scratch];
     if (pass == Pass::forward) return b;
     if (b.grad_state_in != nullptr && b.state_in == nullptr && p.chains() > 0)
         fail(Code::missing_argument, "STATE_IN is not given; GRAD|STATE_IN needs it");

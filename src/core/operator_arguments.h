@@ -7,21 +7,11 @@
 
 namespace flashscan {
 
-// The pointers that a kernel works on. Optional arguments that were not given are null.
-struct OperatorBuffers {
-    const void* input = nullptr;
+struct OperatorBuffers : Buffers {
+    using Buffers::Buffers;
     const void* gate = nullptr;
-    void* output = nullptr;  // only read in backward
     void* index = nullptr;
-    const void* state_in = nullptr;
-    void* state_out = nullptr;
-    const void* seq_offsets = nullptr;
-    const void* grad_output = nullptr;
-    const void* grad_state_out = nullptr;
-    void* grad_input = nullptr;
     void* grad_gate = nullptr;
-    void* grad_state_in = nullptr;
-    void* scratch = nullptr;
 };
 
 // The arguments that `pass` of a plan for `problem` takes, SCRATCH last.

@@ -58,26 +58,14 @@ std::vector<ArgumentSpec> rnn_arguments(const RnnProblem& p, Pass pass, size_t r
 }
 
 RnnBuffers rnn_buffers(const Pointers& found) {
-    RnnBuffers b;
-    b.input = found[ArgId::input];
+    RnnBuffers b(found);
     b.weight = found[ArgId::weight];
     b.bias = found[ArgId::bias];
-    b.output = found[ArgId::output];
-    b.state_in = found[ArgId::state_in];
-    b.state_out = found[ArgId::state_out];
     b.iterations = static_cast<int32_t*>(found[ArgId::iterations]);
     b.residual = static_cast<float*>(found[ArgId::residual]);
     b.reserve = found[ArgId::reserve];
-    b.reset = static_cast<const uint8_t*>(found[ArgId::reset]);
-    b.seq_offsets = found[ArgId::seq_offsets];
-    b.state_indices = static_cast<const int32_t*>(found[ArgId::state_indices]);
-    b.grad_output = found.grad(ArgId::output);
-    b.grad_state_out = found.grad(ArgId::state_out);
-    b.grad_input = found.grad(ArgId::input);
     b.grad_weight = found.grad(ArgId::weight);
     b.grad_bias = found.grad(ArgId::bias);
-    b.grad_state_in = found.grad(ArgId::state_in);
-    b.scratch = found[ArgId::scratch];
     return b;
 }
 

@@ -82,8 +82,7 @@ std::vector<ArgumentSpec> selective_arguments(const SelectiveProblem& p, Pass pa
 }
 
 SelectiveBuffers selective_buffers(const SelectiveProblem& p, Pass pass, const Pointers& found) {
-    SelectiveBuffers b;
-    b.input = found[ArgId::input];
+    SelectiveBuffers b(found);
     b.delta = found[ArgId::delta];
     b.output_gate = found[ArgId::output_gate];
     b.a = found[ArgId::a];
@@ -91,15 +90,6 @@ SelectiveBuffers selective_buffers(const SelectiveProblem& p, Pass pass, const P
     b.c = found[ArgId::c];
     b.d = found[ArgId::d];
     b.bias = found[ArgId::bias];
-    b.output = found[ArgId::output];
-    b.state_in = found[ArgId::state_in];
-    b.state_out = found[ArgId::state_out];
-    b.reset = static_cast<const uint8_t*>(found[ArgId::reset]);
-    b.seq_offsets = found[ArgId::seq_offsets];
-    b.state_indices = static_cast<const int32_t*>(found[ArgId::state_indices]);
-    b.grad_output = found.grad(ArgId::output);
-    b.grad_state_out = found.grad(ArgId::state_out);
-    b.grad_input = found.grad(ArgId::input);
     b.grad_delta = found.grad(ArgId::delta);
     b.grad_output_gate = found.grad(ArgId::output_gate);
     b.grad_a = found.grad(ArgId::a);
@@ -107,8 +97,6 @@ SelectiveBuffers selective_buffers(const SelectiveProblem& p, Pass pass, const P
     b.grad_c = found.grad(ArgId::c);
     b.grad_d = found.grad(ArgId::d);
     b.grad_bias = found.grad(ArgId::bias);
-    b.grad_state_in = found.grad(ArgId::state_in);
-    b.scratch = found[ArgId::scratch];
     if (pass == Pass::backward && b.grad_output_gate != nullptr && b.output_gate == nullptr && !p.empty())
         fail(Code::missing_argument, "OUTPUT_GATE is not given; GRAD|OUTPUT_GATE needs it");
     return b;

@@ -64,12 +64,15 @@ inline int step_block(int64_t threads, int most, int multiprocessors) {
     return block;
 }
 
-// Returns why kernels for few steps cannot take a problem, or an empty string. They count steps, `numbers` of each,
-// which the sentence calls `name`, and the threads of all rows (`threads` for each) in 31 bits.
+// Returns why kernels for few steps cannot take a problem, or an empty string. They count in 31 bits: steps, `numbers`
+// of each, which are called `name`, and threads, of which each row of the states has so many (`threads`).
 inline std::string step_threads_refusal(const Sequences& problem, Extent numbers, Extent threads, const char* name) {
     constexpr int64_t most = std::numeric_limits<int32_t>::max() - 1024;
-    if (max(problem.state_rows(), 1) * threads <= most && max(numbers, problem.time) <= most) return {};
-    return fmt::format("takes less than 2^31 steps, {}, and threads", name);
+    const std::pair<const char*, Extent> counts[] = {
+        {"time", problem.time}, {name, numbers}, {"the number of threads", max(problem.state_rows(), 1) * threads}};
+    for (const auto& [what, count] : counts)
+        if (count > most) return fmt::format("{} is {}; takes up to {}", what, count, most);
+    return {};
 }
 
 // Returns why there are not so few steps, up to `most`, that kernels for few steps are faster, or an empty string. Only

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cuda/launch/rank_threads.h"
+#include "cuda/launch/sequence_offsets.h"
 #include "cuda/launch/view_of.h"
 #include "cuda/ranks/params.h"
 #include "cuda/ranks/table.h"
@@ -249,9 +250,6 @@ class Ranks final : public Family::Kernel {
         point(view, data);
         return view;
     }
-    SequenceOffsets offsets(const void* data) const {
-        return {p_.packed() ? data : nullptr, p_.num_sequences, p_.time, p_.offsets_dtype == Dtype::i64 ? 1 : 0, 0};
-    }
     // Returns whether steps lie side by side in multiples of 16 bytes, from the ends of each row on.
     bool has_vectors(const View& view, Dtype dtype) const {
         const auto is_multiple = [](int64_t number) { return number % 16 == 0; };
@@ -269,7 +267,7 @@ class Ranks final : public Family::Kernel {
         s.gate = view(p_.gate, p_.gate_dtype, b.gate);
         s.source = backward ? view(p_.grad_output, p_.dtype, b.grad_output) : view(p_.input, p_.dtype, b.input);
         s.reset = p_.has_reset ? b.reset : nullptr;
-        s.offsets = offsets(b.seq_offsets);
+        s.offsets = offsets_of(p_, b.seq_offsets);
         s.rows = rows();
         s.channels = p_.channels;
         s.time = p_.time;

@@ -14,11 +14,9 @@
 // Order      Tile after tile, from the last step to the first, and within a tile `kept` steps at a time: a lane
 //            recomputes their states forward from a checkpoint into registers, then walks them back. Whole tiles are
 //            prefetched into L2 one tile ahead; registers for more are not left.
-// Sums       GRAD|B and GRAD|C of a step are sums over the channels of a group. Lanes put their terms into shared
-//            memory, and the lanes of each warp add those of its channels in order; a warp of one or two channels adds
-//            them in registers. Threads add the sums of warps in order, and sums.cuh adds the sums of blocks, in
-//            SCRATCH, in order. Sums over time stay in registers; sums.cuh adds them over rows. Nothing is atomic, so
-//            bits repeat.
+// Sums       GRAD|B and GRAD|C of a step are sums over the channels of a group: channel_sums.cuh adds those of a block,
+//            sums.cuh those of blocks, in SCRATCH. Sums over time stay in registers; sums.cuh adds them over rows.
+//            Nothing is atomic, so bits repeat.
 // Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and of the four gradients moves once, besides the walks before;
 //            checkpoints move once, GRAD|B and GRAD|C once for every block of channels.
 // Bound      Three exponentials for each state and step over all launches, instructions, and most of all the passes of
@@ -32,7 +30,8 @@
 #pragma once
 
 #include "cuda/device/ptx/exchange.cuh"
-#include "cuda/selective/backward_tile.cuh"
+#include "cuda/selective/channel_sums.cuh"
+#include "cuda/selective/functions.cuh"
 
 namespace flashscan::cuda {
 
@@ -47,12 +46,13 @@ struct SelectiveBackward {
     static constexpr int steps = Shape::backward_steps, K = Shape::kept, S = Shape::states;
     // Whether factors are kept in registers; otherwise they are computed again.
     static constexpr bool holds = Shape::large || Shape::wide;
-    static constexpr int G = Shape::summed;  // steps whose sums over lanes are computed together
+    using Sums = SelectiveChannelSums<Shape>;
+    static constexpr int G = Sums::G;
+    static constexpr R factor = Sums::factor;
     using X = typename Shape::X;
     using Column = TileColumn<Block, X, steps, Shape::channels>;
     using Places = typename Column::Places;
-    static constexpr R factor = Shape::complex ? R(2) : R(1);
-    static constexpr int lanes = Shape::lanes, joined = Tile::joined;
+    static constexpr int joined = Tile::joined;
 
     struct State {
         Numbers rates, g, sum_a;
@@ -66,6 +66,7 @@ struct SelectiveBackward {
 
     const Block& block;
     Tile& tile;
+    const Sums sums;
 
     // Puts what a walk needs into shared memory. Separate loops let the functions of several elements overlap.
     template <bool Whole>
@@ -210,8 +211,8 @@ struct SelectiveBackward {
                     x.g.of[s] = multiply_add(e, conj(at_c.of[s]), x.g.of[s]);
                     through[i] = add_real_product(x.g.of[s], conj(b.of[s]), through[i]);
                 }
-                put<Plain>(true, p.constant_c, i, t, h[k], gradients.of[i]);
-                put<Plain>(false, p.constant_b, i, t, x.g, tile.scaled.of[c][t]);
+                sums.template put<Plain>(true, p.constant_c, i, t, h[k], gradients.of[i]);
+                sums.template put<Plain>(false, p.constant_b, i, t, x.g, tile.scaled.of[c][t]);
                 if (resets(t)) {
                     x.g = {};
                     continue;
@@ -228,7 +229,7 @@ struct SelectiveBackward {
             }
             if constexpr (!Tile::in_registers) {
                 __syncwarp();
-                sum_over_channels<Plain>(begin + first, valid - first);
+                sums.template over_channels<Plain>(begin + first, valid - first);
             }
             const R sum_y = sum_over_states<Shape>(y, lane);
             const R sum_through = sum_over_states<Shape>(through, lane);
@@ -238,57 +239,6 @@ struct SelectiveBackward {
             finish(begin + k, c, factor * sum_y, sum_through, sum_exponents, x);
         }
     }
-
-    // Puts the terms of the tile's step t for GRAD|B or GRAD|C, which are g or the states times `weight`, where they
-    // are added over channels: step i of those that are summed together. For a constant matrix it adds them to the
-    // lane's.
-    template <bool Plain>
-    __device__ __forceinline__ void put(bool of_c, const void* constant, int i, int t, const Numbers& numbers,
-                                        R weight) const {
-        auto* const terms = of_c ? tile.c : tile.b;
-        if (!Plain && constant != nullptr) {
-            Numbers& to = own_terms(terms, 0);
-            if (of_c) weight = factor * weight;
-#pragma unroll
-            for (int s = 0; s < S; ++s)
-                to.of[s] = multiply_add(weight, of_c ? conj(numbers.of[s]) : numbers.of[s], to.of[s]);
-        } else if constexpr (Tile::in_registers) {
-            add_in_registers<Plain>(of_c, t, numbers, weight);
-        } else {
-            own_terms(terms, i) = numbers;
-        }
-    }
-    // Stores the sums over the warp's channels, of which there are one or two, of their terms at the tile's step t. Of
-    // two, lanes of the first store the sums of the first half of their states, lanes of the second those of the
-    // others.
-    template <bool Plain>
-    __device__ __forceinline__ void add_in_registers(bool of_c, int t, const Numbers& numbers, R weight) const {
-        Numbers& sum = tile.sum_of_warp(warp(), of_c, static_cast<uint32_t>(t) % joined, block.lane());
-        Numbers terms;
-#pragma unroll
-        for (int s = 0; s < S; ++s) terms.of[s] = Plain || block.has_channel() ? weight * numbers.of[s] : V{};
-        if constexpr (Shape::warp_channels == 1) {
-            sum = terms;
-        } else {
-            static_assert(S % 2 == 0);
-            constexpr int half = S / 2;
-            struct alignas(half * sizeof(V)) Half {
-                V of[half];
-            } kept;
-            const bool second = threadIdx.x % 2 != 0;
-#pragma unroll
-            for (int s = 0; s < half; ++s) {
-                const V sent = second ? terms.of[s] : terms.of[s + half];
-                kept.of[s] = (second ? terms.of[s + half] : terms.of[s]) + __shfl_xor_sync(0xffffffffU, sent, 1);
-            }
-            reinterpret_cast<Half*>(&sum)[second ? 1 : 0] = kept;
-        }
-    }
-    // The thread's terms of a step.
-    __device__ __forceinline__ Numbers& own_terms(typename Tile::Terms* terms, int i) const {
-        return terms[warp()][i][Tile::place(block.lane(), block.local_channel() % Shape::warp_channels)];
-    }
-    static __device__ __forceinline__ int warp() { return static_cast<int>(threadIdx.x) / 32; }
 
     // Computes the gradients of a step of a channel from its sums over states.
     __device__ __forceinline__ void finish(int t, int c, R y, R through, R exponents, State& x) const {
@@ -301,78 +251,6 @@ struct SelectiveBackward {
         tile.slope.of[c][t] = d_raw;
     }
 
-    // Adds the terms of the warp's channels for each of the tile's G steps from `begin` on, of which `valid` exist.
-    template <bool Plain>
-    __device__ __forceinline__ void sum_over_channels(int begin, int valid) const {
-        static_assert(2 * G * lanes % 32 == 0);
-        const SelectiveParams& p = block.p;
-        const int first_channel = warp() * Shape::warp_channels;
-#pragma unroll
-        for (int first = 0; first < 2 * G * lanes; first += 32) {
-            const int i = first + static_cast<int>(threadIdx.x) % 32;
-            const int lane = i % lanes, k = i / lanes % G;
-            const bool of_c = i / (lanes * G) != 0;
-            if (!Plain && ((of_c ? p.step_c : p.step_b) == nullptr || k >= valid)) continue;
-            const auto& terms = (of_c ? tile.c : tile.b)[warp()][k];
-            const auto& weights = (of_c ? tile.e : tile.scaled).of;
-            Numbers sum{};
-#pragma unroll
-            for (int c = 0; c < Shape::warp_channels; ++c) {
-                if (!Plain && first_channel + c >= block.channels) break;
-                const Numbers numbers = terms[Tile::place(lane, c)];
-                const R weight = weights[first_channel + c][begin + k];
-#pragma unroll
-                for (int s = 0; s < S; ++s) sum.of[s] = multiply_add(weight, numbers.of[s], sum.of[s]);
-            }
-            tile.sum_of_warp(warp(), of_c, static_cast<uint32_t>(begin + k) % joined, lane) = sum;
-        }
-    }
-    // Adds the sums of warps for the `joined` steps just walked, of which `valid` exist, into the block's slice at
-    // `line`.
-    __device__ __forceinline__ void sum_over_warps(int valid, int64_t line) const {
-        const SelectiveParams& p = block.p;
-#pragma unroll
-        for (int first = 0; first < 2 * joined * lanes; first += Shape::threads) {
-            const int i = first + static_cast<int>(threadIdx.x);
-            const int lane = i % lanes, k = i / lanes % joined;
-            const bool of_c = i / (lanes * joined) != 0;
-            void* const slices = of_c ? p.step_c : p.step_b;
-            if (i >= 2 * joined * lanes || k >= valid || slices == nullptr) continue;
-            Numbers sum = tile.sum_of_warp(0, of_c, k, lane);
-#pragma unroll
-            for (int w = 1; w < Tile::warps; ++w) {
-                const Numbers& more = tile.sum_of_warp(w, of_c, k, lane);
-#pragma unroll
-                for (int s = 0; s < S; ++s) sum.of[s] = sum.of[s] + more.of[s];
-            }
-            V* const to = static_cast<V*>(slices) + line + k * step_numbers() + lane * S;
-            if (of_c) {
-#pragma unroll
-                for (int s = 0; s < S; ++s) sum.of[s] = factor * conj(sum.of[s]);
-            }
-            if (p.states % S == 0) {
-                if (lane * S < p.states) *reinterpret_cast<Numbers*>(to) = sum;
-                continue;
-            }
-#pragma unroll
-            for (int s = 0; s < S; ++s)
-                if (lane * S + s < p.states) to[s] = sum.of[s];
-        }
-    }
-    // The distance from one step to the next in a slice; and where a step of the block's group begins.
-    __device__ __forceinline__ int64_t step_numbers() const {
-        const int64_t numbers = static_cast<int64_t>(block.p.groups) * block.p.states;
-        return block.p.down ? -numbers : numbers;
-    }
-    __device__ __forceinline__ int64_t line_of(int64_t step) const {
-        const SelectiveParams& p = block.p;
-        const int64_t batches = p.offsets.data == nullptr ? batches_of_grid() : 1;
-        const int64_t row = (block.slice * batches + block.batch) * p.time + block.time_of(step);
-        return (row * p.groups + block.group) * p.states;
-    }
-    __device__ __forceinline__ int64_t batches_of_grid() const {
-        return gridDim.x / (static_cast<int64_t>(block.p.groups) * block.p.slices * block.p.segments);
-    }
     template <bool Whole>
     __device__ __forceinline__ void store(const Places& places, const Offsets& offsets, int64_t step, int valid) const {
         const View& like = block.p.input;
@@ -423,7 +301,7 @@ struct SelectiveBackward {
             walk<Plain>(begin, valid - begin, before, state);
             if (begin % joined != 0) continue;
             __syncthreads();
-            sum_over_warps(valid - begin, offsets.sums + begin * step_numbers());
+            sums.over_warps(valid - begin, offsets.sums + begin * sums.step_numbers());
             if (joined < steps) __syncthreads();
         }
         store<Plain>(places, offsets, step, valid);
@@ -437,7 +315,7 @@ struct SelectiveBackward {
                                           : block.load_states(p.adjoint_carries, block.part);
         State state{block.rates(), g, {}, d, R(0), R(0)};
         block.stage_constants(static_cast<Matrices&>(tile));
-        own_terms(tile.b, 0) = own_terms(tile.c, 0) = {};
+        sums.own_terms(tile.b, 0) = sums.own_terms(tile.c, 0) = {};
         __syncthreads();
         const bool plain = block.is_plain();
         Checkpoint kept{};
@@ -449,7 +327,7 @@ struct SelectiveBackward {
         const int64_t last = block.first + (tiles - 1) * steps;
         MatrixColumns<Shape, steps> matrices;
         matrices.move(block, last);
-        Offsets offsets{block.offset_of(places, p.input, block.channel0, last), matrices.offset, line_of(last)};
+        Offsets offsets{block.offset_of(places, p.input, block.channel0, last), matrices.offset, sums.line_of(last)};
         for (int64_t step = last; step >= block.first; step -= steps) {
             const int valid = block.template valid_of<steps>(step);
             if (plain && valid == steps)
@@ -458,7 +336,7 @@ struct SelectiveBackward {
                 pass<false>(places, offsets, step, valid, kept, state);
             offsets.tensors -= steps * block.step_of(p.input);
             offsets.matrices -= steps * block.step_of(p.b);
-            offsets.sums -= steps * step_numbers();
+            offsets.sums -= steps * sums.step_numbers();
         }
         leave(state);
     }
@@ -468,16 +346,17 @@ struct SelectiveBackward {
         const SelectiveParams& p = block.p;
         if (block.is_first()) block.store_states(p.grad_state_in, block.row, x.g);
         block.store_states(p.sum_a, block.part, x.sum_a);
-        block.store_states(p.sum_b, block.part, own_terms(tile.b, 0));
-        block.store_states(p.sum_c, block.part, own_terms(tile.c, 0));
-        R sums[2] = {x.sum_d, x.sum_bias};
+        block.store_states(p.sum_b, block.part, sums.own_terms(tile.b, 0));
+        block.store_states(p.sum_c, block.part, sums.own_terms(tile.c, 0));
+        R over_time[2] = {x.sum_d, x.sum_bias};
 #pragma unroll
         for (int offset = Shape::lanes / 2; offset >= 1; offset /= 2)
-            for (R& sum : sums) sum += __shfl_xor_sync(0xffffffffU, sum, lane_distance<Shape::warp_channels>(offset));
+            for (R& sum : over_time)
+                sum += __shfl_xor_sync(0xffffffffU, sum, lane_distance<Shape::warp_channels>(offset));
         if (!block.has_channel() || block.lane() != 0) return;
         const int64_t at = block.part * p.channels + block.channel();
-        if (p.sum_d != nullptr) static_cast<R*>(p.sum_d)[at] = sums[0];
-        if (p.sum_bias != nullptr) static_cast<R*>(p.sum_bias)[at] = sums[1];
+        if (p.sum_d != nullptr) static_cast<R*>(p.sum_d)[at] = over_time[0];
+        if (p.sum_bias != nullptr) static_cast<R*>(p.sum_bias)[at] = over_time[1];
     }
 };
 
@@ -486,7 +365,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::resident)
     selective_backward(const __grid_constant__ SelectiveParams p) {
     extern __shared__ __align__(16) char memory[];
     const auto block = SelectiveBlock<Shape>::here(p, false);
-    SelectiveBackward<Shape>{block, *reinterpret_cast<SelectiveBackwardTile<Shape>*>(memory)}.run();
+    auto& tile = *reinterpret_cast<SelectiveBackwardTile<Shape>*>(memory);
+    SelectiveBackward<Shape>{block, tile, {block, tile}}.run();
 }
 
 }  // namespace flashscan::cuda

@@ -5,7 +5,8 @@
 // other does not.
 #pragma once
 
-#include "cuda/selective/tile.cuh"
+#include "cuda/device/math/decay.cuh"
+#include "cuda/selective/params.h"
 
 namespace flashscan::cuda {
 

@@ -123,7 +123,7 @@ std::string refuse(const SelectiveProblem& p, const Options& options) {
 std::unique_ptr<SummarisedSelective> make_selective_decode(const SelectiveProblem& problem, const Options& options,
                                                            std::string& refusal) {
     refusal = step_threads_refusal(problem, problem.groups * problem.states,
-                                   problem.channels * kernel_of(problem).lanes, "numbers of B and C in a step");
+                                   problem.channels * kernel_of(problem).lanes, "groups * states");
     if (refusal.empty() && options.kernel.empty()) refusal = refuse(problem, options);
     if (!refusal.empty()) return nullptr;
     const DeviceScope scope(options.device);

@@ -16,7 +16,8 @@
 
 #include "cuda/device/tile/long_product.cuh"
 #include "cuda/device/tile/step_rows.cuh"
-#include "cuda/selective/tile.cuh"
+#include "cuda/selective/functions.cuh"
+#include "cuda/selective/params.h"
 
 namespace flashscan::cuda {
 

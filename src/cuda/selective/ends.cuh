@@ -3,8 +3,8 @@
 // the walks of forward.cuh know of segments. A thread goes through the segments of one state of one channel.
 #pragma once
 
+#include "cuda/device/math/decay.cuh"
 #include "cuda/selective/ends.h"
-#include "cuda/selective/tile.cuh"
 
 namespace flashscan::cuda {
 

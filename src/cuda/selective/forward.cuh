@@ -27,6 +27,7 @@
 // Limits     Up to lanes x states states. Packed sequences are not cut into segments.
 #pragma once
 
+#include "cuda/selective/functions.cuh"
 #include "cuda/selective/tile.cuh"
 
 namespace flashscan::cuda {

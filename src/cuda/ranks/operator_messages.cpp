@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/ranks/operator_messages.h"
+
+#include <algorithm>
+
+#include "cuda/launch/launch.h"
+#include "cuda/launch/launch_count.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// Returns whether the total of the rank at a place counts. With custom operators a rank without steps has none, but the
+// first one in MODE_EXCLUSIVE, which needs STATE_IN.
+bool tells(const OperatorProblem& p, const Communicator& ranks, int32_t place, int64_t steps) {
+    if (!p.is_custom() || steps > 0) return true;
+    if (place == 0 && p.mode != OperatorMode::exclusive)
+        fail(Code::unsupported,
+             "rank {} has no steps; a custom operator, whose identity is not known, needs one on the first rank to "
+             "compute, but in MODE_EXCLUSIVE",
+             ranks.place(0, p.direction));
+    return place == 0;
+}
+
+}  // namespace
+
+void reduce(const OperatorCall& call, const OperatorKernel& kernel, const void* input, const void* gate,
+            const void* state_in, void* state_out, const void* seq_offsets) {
+    OperatorBuffers own;
+    own.input = input;
+    own.gate = gate;
+    own.seq_offsets = seq_offsets;
+    own.output = call.at(call.of.unused);
+    own.state_in = state_in;
+    own.state_out = state_out;
+    own.scratch = call.at(call.of.inner);
+    kernel.forward(own, call.stream);
+}
+
+void copy(const OperatorCall& call, void* to, const void* from, int64_t bytes, const char* doing) {
+    if (counts_launch()) return;
+    check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
+                          static_cast<cudaStream_t>(call.stream)),
+          doing);
+}
+
+void OperatorMessages::settle(std::span<const int64_t> steps) {
+    for (int32_t k = 0; k < ranks_.size; ++k)
+        if (tells(p_, ranks_, k, steps[static_cast<size_t>(ranks_.place(k, p_.direction))])) tellers_.push_back(k);
+}
+
+int32_t OperatorMessages::tellers_before(int32_t k) const {
+    return static_cast<int32_t>(std::lower_bound(tellers_.begin(), tellers_.end(), k) - tellers_.begin());
+}
+
+const char* OperatorMessages::told_by_tellers(const OperatorCall& call, size_t told, int32_t k, int32_t end,
+                                              size_t joined) const {
+    const int64_t bytes = told_.state_bytes();
+    const char* const all = call.at(told);
+    const int32_t first = tellers_before(k), count = tellers_before(end) - first;
+    if (count == end - k) return told_from(all, k, end, bytes);
+    char* const to = call.at(joined);
+    for (int32_t i = 0; i < count; ++i) {
+        const int32_t at = p_.direction == Direction::forward ? i : count - 1 - i;
+        copy(call, to + at * bytes, told_by(all, tellers_[static_cast<size_t>(first + i)], bytes), bytes,
+             "leaving out ranks without steps");
+    }
+    return to;
+}
+
+}  // namespace flashscan::cuda

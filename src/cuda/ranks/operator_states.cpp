@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/ranks/operator_states.h"
+
+#include <algorithm>
+
+#include "cuda/launch/launch.h"
+#include "cuda/launch/rank_threads.h"
+#include "cuda/launch/sequence_offsets.h"
+#include "cuda/ranks/over_ranks.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// Runs forward of `kernel` over the own steps, into the rank's message.
+void reduce_steps(const OperatorCall& call, const OperatorKernel& kernel, const void* input, const void* gate,
+                  const void* state_in) {
+    reduce(call, kernel, input, gate, state_in, call.at(call.of.sent), call.b.seq_offsets);
+}
+
+}  // namespace
+
+OperatorStates::OperatorStates(const OperatorProblem& problem, const Options& options, MakeOperator make,
+                               const OperatorMessages& messages)
+    : p_(problem),
+      options_(options),
+      make_(make),
+      messages_(messages),
+      kernels_(rank_matrix_kernels(p_.dtype)),
+      total_(make(total_of(p_), options_)) {
+    if (p_.is_affine()) product_ = make(matrices_of(p_), options_);
+}
+
+void OperatorStates::settle() {
+    const int32_t place = messages_.place(), size = messages_.ranks().size;
+    if (place > 0) before_ = over_ranks(OperatorMode::reduction, messages_.tellers_before(place) - 1);
+    if (p_.is_reduction()) all_ = over_ranks(OperatorMode::reduction, messages_.tellers_before(size) - 1);
+}
+
+size_t OperatorStates::scratch_bytes() const {
+    size_t bytes = 0;
+    for (const auto* kernel : {&total_, &product_, &before_, &all_})
+        if (*kernel) bytes = std::max(bytes, (*kernel)->scratch_bytes(Pass::forward));
+    return bytes;
+}
+
+std::unique_ptr<OperatorKernel> OperatorStates::over_ranks(OperatorMode mode, int64_t steps) const {
+    return make_(elements_of_ranks(p_, mode, steps), options_);
+}
+
+void OperatorStates::gather_totals(const OperatorCall& call) const {
+    const OperatorBuffers& b = call.b;
+    if ((b.input != nullptr || p_.empty()) && (!messages_.is_last() || p_.is_reduction()))
+        reduce_steps(call, *total_, b.input, b.gate, messages_.place() == 0 ? b.state_in : nullptr);
+    messages_.tell(call, call.of.totals, messages_.told().state_bytes());
+}
+
+void OperatorStates::gather_products(const OperatorCall& call, Pass pass) const {
+    if (messages_.place() > 0 && (!messages_.is_last() || (p_.is_reduction() && pass == Pass::forward)))
+        reduce_steps(call, *product_, call.b.gate, nullptr, nullptr);
+    messages_.tell(call, call.of.products, messages_.told().product_bytes());
+}
+
+void OperatorStates::join_totals(const OperatorCall& call, const OperatorKernel& kernel, int32_t count,
+                                 void* to) const {
+    const OperatorTold& told = messages_.told();
+    const char* const matrices =
+        p_.is_affine() ? messages_.told_from(call.at(call.of.products), 1, count, told.product_bytes()) : nullptr;
+    reduce(call, kernel, messages_.told_by_tellers(call, call.of.totals, 1, count, call.of.totals_joined), matrices,
+           messages_.told_by(call.at(call.of.totals), 0, told.state_bytes()), to);
+}
+
+const void* OperatorStates::find_carry(const OperatorCall& call) const {
+    if (messages_.place() == 0) return call.b.state_in;
+    void* const carry = call.at(call.of.carry);
+    join_totals(call, *before_, messages_.place(), carry);
+    return carry;
+}
+
+const void* OperatorStates::find_in_output(const OperatorCall& call) const {
+    const OperatorTold& told = messages_.told();
+    const int32_t place = messages_.place();
+    const bool exclusive = p_.mode == OperatorMode::exclusive;
+    char *const sent = call.at(call.of.sent), *const before = call.at(call.of.carry);
+    launch_edge(call, sent, reinterpret_cast<uint8_t*>(sent + told.state_bytes()), true);
+    messages_.tell(call, call.of.edges, told.edge_bytes());
+    if (place == 0) return call.b.state_in;
+    if (exclusive) launch_edge(call, before, nullptr, false);
+    RankEdgesParams edges;
+    edges.edges = messages_.told_by(call.at(call.of.edges), place - 1, told.edge_bytes());
+    edges.marks = edges.edges + told.state_bytes();
+    edges.message_step = p_.direction == Direction::forward ? -told.edge_bytes() : told.edge_bytes();
+    edges.count = place;
+    edges.exclusive = exclusive ? 1 : 0;
+    edges.rows = p_.state_rows();
+    edges.row_numbers = p_.channels * p_.element();
+    edges.identity_dim = p_.is_matmul() ? p_.dim : Extent();
+    edges.to = before;
+    launch(kernels_.edges, threads_in_blocks(told.numbers(), rank_threads), call.stream, edges);
+    return before;
+}
+
+// Copies the states at the first or the last own step.
+void OperatorStates::launch_edge(const OperatorCall& call, void* to, uint8_t* marks, bool last_step) const {
+    const OperatorBuffers& b = call.b;
+    const auto steps = p_.steps();
+    RankEdgeParams edge;
+    edge.output = b.output;
+    edge.state_in = messages_.place() == 0 ? b.state_in : nullptr;
+    edge.edge = to;
+    edge.marks = marks;
+    edge.offsets = offsets_of(p_, b.seq_offsets);
+    edge.rows = p_.state_rows();
+    edge.channels = p_.channels;
+    edge.element = p_.element();
+    edge.time = p_.time;
+    edge.batch_step = steps.batch * edge.element;
+    edge.time_step = steps.time * edge.element;
+    edge.channel_step = steps.channels * edge.element;
+    edge.reverse = p_.direction == Direction::reverse ? 1 : 0;
+    edge.last_step = last_step ? 1 : 0;
+    launch(kernels_.edge, threads_in_blocks(messages_.told().numbers(), rank_threads), call.stream, edge);
+}
+
+}  // namespace flashscan::cuda
