@@ -232,12 +232,12 @@ TEST(LinearTuning, ManyRowsAreTakenInSets) {
     EXPECT_TRUE(suits(few));
 }
 
-constexpr WaveTile wave_tile{1, 20, 1, 8, 5}, strip_tile{4, 5, 32, 8, 5};
+constexpr FewLongRowsTile wave_tile{1, 20, 1, 8, 5}, strip_tile{4, 5, 32, 8, 5};
 
 TEST(LinearTuning, WavesCoverEveryStep) {
     for (const int64_t rows : {1, 3, 16, 100, 128})
         for (const int64_t time : {1, 33, 5000, 1 << 24}) {
-            const WavesTuning t = tune_waves(shape_of(2, rows, time, true), wave_tile, 132);
+            const FewLongRowsTuning t = tune_few_long_rows(shape_of(2, rows, time, true), wave_tile, 132);
             EXPECT_GE(t.chunks * t.chunk_steps, time);
             EXPECT_LT((t.chunks - 1) * t.chunk_steps, time);
             EXPECT_EQ(t.blocks % t.teams, 0);
@@ -250,7 +250,8 @@ TEST(LinearTuning, TeamsOfWavesShareStripsEvenlyAndHaveABlockARow) {
         for (const int64_t batches : {1, 2, 3})
             for (const int64_t rows : {4, 16, 24, 100, 128, 1000})
                 for (const int64_t time : {1, 5000, 1 << 18}) {
-                    const WavesTuning t = tune_waves(shape_of(batches, rows, time, false), strip_tile, multiprocessors);
+                    const FewLongRowsTuning t =
+                        tune_few_long_rows(shape_of(batches, rows, time, false), strip_tile, multiprocessors);
                     const int64_t width = int64_t{strip_tile.lane_rows} << t.log2_lane_rows;
                     EXPECT_LE(width, strip_tile.rows);
                     EXPECT_GE(t.row_groups * width, rows);
@@ -264,7 +265,7 @@ TEST(LinearTuning, TeamsOfWavesShareStripsEvenlyAndHaveABlockARow) {
 
 TEST(LinearTuning, WavesSuitFewLongRows) {
     const auto refusal = [](const LinearShape& shape) {
-        return waves_refusal(shape, tune_waves(shape, shape.time_inner ? wave_tile : strip_tile, 132));
+        return few_long_rows_refusal(shape, tune_few_long_rows(shape, shape.time_inner ? wave_tile : strip_tile, 132));
     };
     EXPECT_EQ(refusal(shape_of(1, 1, 1 << 24, true)), "");
     EXPECT_EQ(refusal(shape_of(1, 1, 100000, true)),
@@ -281,13 +282,15 @@ TEST(LinearTuning, WavesTakeUpTo192RowsWithTimeInnermost) {
     for (const int64_t batches : {1, 2})
         for (const int64_t rows : {1, 3, 7, 32, 33, 64, 65, 96, 97, 192, 193}) {
             const LinearShape shape = shape_of(batches, rows, 1 << 22, true);
-            EXPECT_EQ(waves_refusal(shape, tune_waves(shape, wave_tile, 132)).empty(), batches * rows <= 192);
+            EXPECT_EQ(few_long_rows_refusal(shape, tune_few_long_rows(shape, wave_tile, 132)).empty(),
+                      batches * rows <= 192);
             EXPECT_EQ(chained_groups_suit(tune_chained_rows(shape, tile)), batches * rows < 256);
         }
     for (const int64_t rows : {32, 64, 65, 128}) {
         const LinearShape shape = shape_of(1, rows, 1 << 15, true);
-        const WavesTuning waves = tune_waves(shape, wave_tile, 132);
-        EXPECT_EQ(waves_refusal(shape, waves).empty(), rows * waves.chunks >= (rows > 64 ? 16 : 3) * waves.blocks);
+        const FewLongRowsTuning waves = tune_few_long_rows(shape, wave_tile, 132);
+        EXPECT_EQ(few_long_rows_refusal(shape, waves).empty(),
+                  rows * waves.chunks >= (rows > 64 ? 16 : 3) * waves.blocks);
     }
 }
 

@@ -74,8 +74,8 @@ ChunkedTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     return t;
 }
 
-WavesTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors) {
-    WavesTuning t;
+FewLongRowsTuning tune_few_long_rows(const LinearShape& shape, const FewLongRowsTile& tile, int multiprocessors) {
+    FewLongRowsTuning t;
     t.warps = tile.warps;
     t.ring = tile.ring;
     t.log2_lane_rows = log2_up(ceil_div(shape.rows, tile.lane_rows), log2_up(tile.rows / tile.lane_rows, 5));
@@ -93,7 +93,7 @@ WavesTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multi
     return t;
 }
 
-std::string waves_refusal(const LinearShape& shape, const WavesTuning& waves) {
+std::string few_long_rows_refusal(const LinearShape& shape, const FewLongRowsTuning& waves) {
     const int64_t rows = shape.batches * shape.rows, chunks = shape.batches * waves.row_groups * waves.chunks;
     const int64_t least = shape.time_inner && rows > wave_few_rows ? wave_least_waves_of_many : wave_least_waves;
     if (rows > wave_most_rows[shape.time_inner])

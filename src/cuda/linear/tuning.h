@@ -21,7 +21,7 @@ using LinearTile = ChainedTile;
 
 // The tile of the kernel "few_long_rows": rows and steps of a lane, the most rows of a chunk, warps of a block that
 // walk, and stages of a ring buffer.
-struct WaveTile {
+struct FewLongRowsTile {
     int lane_rows = 1, steps = 0;
     int rows = 1;
     int warps = 0, ring = 0;
@@ -36,16 +36,16 @@ struct ChunkedTuning : ChainedTuning {
 };
 
 // "few_long_rows", whose `warps` are those that walk.
-struct WavesTuning : ChainedTuning {
+struct FewLongRowsTuning : ChainedTuning {
     int log2_lane_rows = 5;
     int ring = 0;       // stages of a ring buffer in shared memory
     int64_t teams = 1;  // teams that the blocks are divided into
 };
 
 ChunkedTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
-WavesTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
+FewLongRowsTuning tune_few_long_rows(const LinearShape& shape, const FewLongRowsTile& tile, int multiprocessors);
 // Why "few_long_rows" is not expected to be fastest where "rows" without groups of chunks, and "columns", are not;
 // empty where it is. Otherwise, and for problems that it does not take, "rows" gathers chunks in groups.
-std::string waves_refusal(const LinearShape& shape, const WavesTuning& waves);
+std::string few_long_rows_refusal(const LinearShape& shape, const FewLongRowsTuning& waves);
 
 }  // namespace flashscan::cuda

@@ -258,8 +258,8 @@ struct StripWarp {
 
 template <typename X, bool Down, bool Backward>
 __global__ void __launch_bounds__(StripConfig<X, Backward>::threads, 1)
-    linear_strip_waves(const __grid_constant__ LinearParams p, const __grid_constant__ StripWavesParams w,
-                       const __grid_constant__ TensorMaps maps) {
+    linear_few_long_strips(const __grid_constant__ LinearParams p, const __grid_constant__ FewLongStripsParams w,
+                           const __grid_constant__ TensorMaps maps) {
 // Older devices have no bulk copy engine; the host does not launch this kernel there.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     using Config = StripConfig<X, Backward>;

@@ -67,12 +67,12 @@ struct StripCarries {
     };
 
     const LinearParams& p;
-    const StripWavesParams& w;
+    const FewLongStripsParams& w;
     Shared& shared;
     int rows, steps;               // rows and steps of a chunk
     uint32_t team, index, blocks;  // the block's team, its number in the team, and how many blocks a team has
 
-    static __device__ __forceinline__ StripCarries here(const LinearParams& p, const StripWavesParams& w,
+    static __device__ __forceinline__ StripCarries here(const LinearParams& p, const FewLongStripsParams& w,
                                                         Shared& shared, int rows, int steps) {
         const uint32_t index = blockIdx.x / w.teams;
         return {p, w, shared, rows, steps, blockIdx.x - index * w.teams, index, gridDim.x / w.teams};

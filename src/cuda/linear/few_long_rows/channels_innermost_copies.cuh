@@ -85,7 +85,7 @@ struct StripCopies {
     static constexpr int shift = Down ? -1 : 1;  // from a step to the one whose state is h before it, backward
 
     const LinearParams& p;
-    const StripWavesParams& w;
+    const FewLongStripsParams& w;
     const TensorMaps& maps;
     int rows;  // rows of a chunk
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What linear_waves and linear_strip_waves are launched with beside LinearParams.
+// What linear_few_long_rows and linear_few_long_strips are launched with beside LinearParams.
 #pragma once
 
 #include "cuda/linear/params.h"
@@ -9,16 +9,16 @@ namespace flashscan::cuda {
 // The most blocks of a launch, or of a team: one warp composes the summaries of them all, five for each lane.
 inline constexpr int wave_most_blocks = 160;
 
-// Arguments of linear_waves. Chunks are numbered through all rows, one row after the other.
-struct WavesParams {
+// Arguments of linear_few_long_rows. Chunks are numbered through all rows, one row after the other.
+struct FewLongRowsParams {
     uint32_t chunks = 0;  // chunks of all rows together
     Divisor by_chunks;    // divides by the chunks of a row, LinearParams::chunks
     int32_t ring = 0;     // stages in the ring buffer that each warp has in shared memory
 };
 
-// Arguments of linear_strip_waves. The blocks are divided into teams, of which each has every `teams`-th strip; chunks
+// Arguments of linear_few_long_strips. The blocks are divided into teams, of which each has every `teams`-th strip; chunks
 // are numbered through the strips of a team, one strip after the other.
-struct StripWavesParams {
+struct FewLongStripsParams {
     uint32_t chunks = 0;    // chunks of a team's strips together
     Divisor by_chunks;      // divides by the chunks of a strip, LinearParams::chunks
     uint32_t teams = 1;     // how many teams of blocks there are

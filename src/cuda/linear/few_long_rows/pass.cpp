@@ -18,21 +18,21 @@ namespace flashscan::cuda {
 namespace {
 
 struct FewLongRowsPass final : LinearPass {
-    WaveFacts facts{};
-    WavesTuning tuning;
+    FewLongRowsFacts facts{};
+    FewLongRowsTuning tuning;
     bool dense = false;  // channels innermost: the steps of a strip lie next to each other in every tensor
     // Channels innermost, where not: shapes of the tensor maps of gate, source, states, result, grad_gate.
     std::array<MapShape, 5> maps;
     // The arguments beside LinearParams of the kernel with time innermost, and of the one with channels innermost.
-    WavesParams waves;
-    StripWavesParams strips;
+    FewLongRowsParams row_params;
+    FewLongStripsParams strip_params;
 
     // Finds the kernel and cuts time. Returns the condition that fails, if one does.
     std::string tune(const LinearProblem& p, Pass of, int device, bool must_suit) {
         if (std::string why = problem_refusal(p); !why.empty()) return why;
         if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) < 9 || !has_tensor_maps())
             return fmt::format("device {} has no bulk copy engine, which compute capability 9.0 brings", device);
-        const WaveKernels* const compiled = wave_kernels(p.dtype, p.gate_dtype);
+        const FewLongRowsKernels* const compiled = few_long_rows_kernels(p.dtype, p.gate_dtype);
         if (compiled == nullptr)
             return fmt::format("dtype is {} and gate_dtype {}; takes f32, bf16 or f16 for both", name_of(p.dtype),
                                name_of(p.gate_dtype));
@@ -48,9 +48,9 @@ struct FewLongRowsPass final : LinearPass {
         own_alignment = time_inner ? bulk_alignment : map_alignment;
         lane_rows = static_cast<int>(own_alignment / size_of(p.dtype));
         const LinearShape shape = shape_of(*this, p, false);
-        tuning = tune_waves(shape, {facts.lane_rows, facts.steps, facts.rows, facts.warps, facts.ring},
-                            device_attribute(cudaDevAttrMultiProcessorCount, device));
-        if (std::string why = waves_refusal(shape, tuning); must_suit && !why.empty()) return why;
+        tuning = tune_few_long_rows(shape, {facts.lane_rows, facts.steps, facts.rows, facts.warps, facts.ring},
+                                    device_attribute(cudaDevAttrMultiProcessorCount, device));
+        if (std::string why = few_long_rows_refusal(shape, tuning); must_suit && !why.empty()) return why;
         if (std::string why = alignment_refusal(*this, p); !why.empty()) return why;
         if (all_chunks() > std::numeric_limits<int32_t>::max())
             return fmt::format("rows have {} chunks; takes up to 2^31 - 1", all_chunks());
@@ -68,7 +68,7 @@ struct FewLongRowsPass final : LinearPass {
         threads = facts.threads;
         shared_bytes = tuning.ring * facts.stage_bytes;
         dense = !time_inner && is_dense(size_of(p.dtype));
-        settle_waves();
+        settle_own_params();
         book();
     }
 
@@ -82,11 +82,11 @@ struct FewLongRowsPass final : LinearPass {
         return empty_refusal(p);
     }
 
-    void settle_waves() {
+    void settle_own_params() {
         const Divisor by_chunks = divisor_of(static_cast<uint32_t>(tuning.chunks));
-        waves = {static_cast<uint32_t>(all_chunks()), by_chunks, tuning.ring};
-        strips = {static_cast<uint32_t>(all_chunks() / tuning.teams), by_chunks, static_cast<uint32_t>(tuning.teams),
-                  dense ? 1 : 0, static_cast<int32_t>(box_steps())};
+        row_params = {static_cast<uint32_t>(all_chunks()), by_chunks, tuning.ring};
+        strip_params = {static_cast<uint32_t>(all_chunks() / tuning.teams), by_chunks,
+                        static_cast<uint32_t>(tuning.teams), dense ? 1 : 0, static_cast<int32_t>(box_steps())};
     }
 
     Extent sequences() const { return batches * tuning.row_groups; }
@@ -154,11 +154,11 @@ struct FewLongRowsPass final : LinearPass {
         if (time_inner) {
             clear_look_back(*this, to.records, stream);
             shape.overlaps = overlaps;
-            return launch(kernel, shape, stream, to, waves);
+            return launch(kernel, shape, stream, to, row_params);
         }
         TensorMaps encoded;
         if (!dense) encode_maps(to, encoded);
-        launch(kernel, shape, stream, to, strips, encoded);
+        launch(kernel, shape, stream, to, strip_params, encoded);
     }
 
   private:

@@ -45,7 +45,7 @@ namespace flashscan::cuda {
 // The steps of neighbouring lanes lie an odd number of 16-byte vectors apart in shared memory, so that reading them in
 // vectors has no bank conflicts.
 template <typename X, bool Backward>
-struct WaveShape {
+struct RowShape {
     static constexpr Access access = Access::time_vectors;
     static constexpr bool time_inner = true;
     static constexpr int V = 1, vectors = Backward ? 3 : 5;
@@ -56,9 +56,9 @@ struct WaveShape {
 };
 
 template <typename X, bool Backward>
-struct WaveConfig {
+struct RowConfig {
     using Ty = Types<X, X>;
-    using Shape = WaveShape<X, Backward>;
+    using Shape = RowShape<X, Backward>;
     static constexpr int ahead = Backward ? 3 : 2;  // chunks that are summarised before one is walked
     static constexpr int warps = 8;                 // warps that walk
     static constexpr int threads = 32 * (warps + 3);
@@ -66,13 +66,13 @@ struct WaveConfig {
     static constexpr int tile_bytes = 32 * 16 * Shape::vectors;
     static constexpr int beside = 16;  // room before and after a stage's states for the vector that holds their edge
     static constexpr int stage_bytes = 2 * tile_bytes + (Backward ? tile_bytes + 2 * beside : 0);
-    using Carries = WaveCarries<Ty, warps, ahead>;
+    using Carries = RowCarries<Ty, warps, ahead>;
 };
 
 // One of the warps that walk.
 template <typename X, bool Down, bool Backward>
-struct WaveWarp {
-    using Config = WaveConfig<X, Backward>;
+struct RowWarp {
+    using Config = RowConfig<X, Backward>;
     using Shape = typename Config::Shape;
     using Carries = typename Config::Carries;
     using Ty = typename Config::Ty;
@@ -84,7 +84,7 @@ struct WaveWarp {
     static constexpr int L = Shape::L, ahead = Config::ahead, size = static_cast<int>(sizeof(X));
 
     const LinearParams& p;
-    const WavesParams& w;
+    const FewLongRowsParams& w;
     const Carries& carries;
     int lane, warp;
     char* ring;
@@ -262,23 +262,23 @@ struct WaveWarp {
 };
 
 template <typename X, bool Down, bool Backward>
-__global__ void __launch_bounds__(WaveConfig<X, Backward>::threads, 1)
-    linear_waves(const __grid_constant__ LinearParams p, const __grid_constant__ WavesParams w) {
+__global__ void __launch_bounds__(RowConfig<X, Backward>::threads, 1)
+    linear_few_long_rows(const __grid_constant__ LinearParams p, const __grid_constant__ FewLongRowsParams w) {
 // Older devices have no bulk copy engine; the host does not launch this kernel there.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    using Config = WaveConfig<X, Backward>;
+    using Config = RowConfig<X, Backward>;
     using Carries = typename Config::Carries;
     __shared__ typename Carries::Shared shared;
     __shared__ uint64_t barriers[Config::warps * most_stages];
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const Carries carries{p, w, shared};
-    const WaveWarp<X, Down, Backward> walker{p,
-                                             w,
-                                             carries,
-                                             static_cast<int>(threadIdx.x) & 31,
-                                             warp,
-                                             shared_memory() + warp * w.ring * Config::stage_bytes,
-                                             ptx::shared_address(barriers + warp * most_stages)};
+    const RowWarp<X, Down, Backward> walker{p,
+                                            w,
+                                            carries,
+                                            static_cast<int>(threadIdx.x) & 31,
+                                            warp,
+                                            shared_memory() + warp * w.ring * Config::stage_bytes,
+                                            ptx::shared_address(barriers + warp * most_stages)};
     if (warp < Config::warps) walker.begin();
     if (threadIdx.x == Config::threads - 1) carries.make_barriers();
     __syncthreads();

@@ -70,7 +70,7 @@ __device__ __forceinline__ typename Ty::Wide pass_in_order(const typename Ty::Ma
 // How the three warps of a block that do not walk find carries, and the shared memory through which they exchange them
 // with the `Warps` walking warps. A block summarises up to Ahead chunks before it walks one.
 template <typename Ty, int Warps, int Ahead>
-struct WaveCarries {
+struct RowCarries {
     using Map = typename Ty::Map;
     using Wide = typename Ty::Wide;
     // A block publishes at most Ahead + 1 chunks beyond the last one that it walked, and so do the others.
@@ -86,11 +86,11 @@ struct WaveCarries {
         Wide first;                // the carry that the row starts from, where the chunk is its first
     };
     struct Shared {
-        Slot slots[WaveCarries::slots];
+        Slot slots[RowCarries::slots];
     };
 
     const LinearParams& p;
-    const WavesParams& w;
+    const FewLongRowsParams& w;
     Shared& shared;
 
     static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) & 31; }

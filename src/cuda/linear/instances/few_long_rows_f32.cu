@@ -4,6 +4,6 @@
 
 namespace flashscan::cuda {
 
-WaveKernels waves_f32() { return make_wave_kernels<float>(Dtype::f32); }
+FewLongRowsKernels few_long_rows_f32() { return make_few_long_rows_kernels<float>(Dtype::f32); }
 
 }  // namespace flashscan::cuda

@@ -5,7 +5,7 @@
 
 namespace flashscan::cuda {
 
-WaveKernels waves_bf16() { return make_wave_kernels<__nv_bfloat16>(Dtype::bf16); }
-WaveKernels waves_f16() { return make_wave_kernels<__half>(Dtype::f16); }
+FewLongRowsKernels few_long_rows_bf16() { return make_few_long_rows_kernels<__nv_bfloat16>(Dtype::bf16); }
+FewLongRowsKernels few_long_rows_f16() { return make_few_long_rows_kernels<__half>(Dtype::f16); }
 
 }  // namespace flashscan::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the table's entry for one dtype with the kernels linear_waves and linear_strip_waves.
+// Fills the table's entry for one dtype with the kernels linear_few_long_rows and linear_few_long_strips.
 #pragma once
 
 #include "cuda/linear/few_long_rows/channels_innermost.cuh"
@@ -9,11 +9,11 @@
 namespace flashscan::cuda {
 
 template <typename X, bool Backward>
-void fill_rows(WaveKernels& k) {
-    using Config = WaveConfig<X, Backward>;
-    k.kernel[1][0][Backward] = reinterpret_cast<const void*>(&linear_waves<X, false, Backward>);
-    k.kernel[1][1][Backward] = reinterpret_cast<const void*>(&linear_waves<X, true, Backward>);
-    WaveFacts& facts = k.facts[1][Backward];
+void fill_rows(FewLongRowsKernels& k) {
+    using Config = RowConfig<X, Backward>;
+    k.kernel[1][0][Backward] = reinterpret_cast<const void*>(&linear_few_long_rows<X, false, Backward>);
+    k.kernel[1][1][Backward] = reinterpret_cast<const void*>(&linear_few_long_rows<X, true, Backward>);
+    FewLongRowsFacts& facts = k.facts[1][Backward];
     facts.steps = Config::Shape::L;
     facts.warps = Config::warps;
     facts.threads = Config::threads;
@@ -23,11 +23,11 @@ void fill_rows(WaveKernels& k) {
 }
 
 template <typename X, bool Backward>
-void fill_strips(WaveKernels& k) {
+void fill_strips(FewLongRowsKernels& k) {
     using Config = StripConfig<X, Backward>;
-    k.kernel[0][0][Backward] = reinterpret_cast<const void*>(&linear_strip_waves<X, false, Backward>);
-    k.kernel[0][1][Backward] = reinterpret_cast<const void*>(&linear_strip_waves<X, true, Backward>);
-    WaveFacts& facts = k.facts[0][Backward];
+    k.kernel[0][0][Backward] = reinterpret_cast<const void*>(&linear_few_long_strips<X, false, Backward>);
+    k.kernel[0][1][Backward] = reinterpret_cast<const void*>(&linear_few_long_strips<X, true, Backward>);
+    FewLongRowsFacts& facts = k.facts[0][Backward];
     facts.lane_rows = Config::Shape::V;
     facts.steps = Config::Shape::L;
     facts.rows = Config::rows;
@@ -39,8 +39,8 @@ void fill_strips(WaveKernels& k) {
 }
 
 template <typename X>
-WaveKernels make_wave_kernels(Dtype dtype) {
-    WaveKernels k{};
+FewLongRowsKernels make_few_long_rows_kernels(Dtype dtype) {
+    FewLongRowsKernels k{};
     k.dtype = dtype;
     fill_rows<X, false>(k);
     fill_rows<X, true>(k);

@@ -5,13 +5,13 @@
 
 namespace flashscan::cuda {
 
-WaveKernels waves_f32();
-WaveKernels waves_bf16();
-WaveKernels waves_f16();
+FewLongRowsKernels few_long_rows_f32();
+FewLongRowsKernels few_long_rows_bf16();
+FewLongRowsKernels few_long_rows_f16();
 
-const WaveKernels* wave_kernels(Dtype dtype, Dtype gate_dtype) {
-    static const WaveKernels table[] = {waves_f32(), waves_bf16(), waves_f16()};
-    for (const WaveKernels& entry : table)
+const FewLongRowsKernels* few_long_rows_kernels(Dtype dtype, Dtype gate_dtype) {
+    static const FewLongRowsKernels table[] = {few_long_rows_f32(), few_long_rows_bf16(), few_long_rows_f16()};
+    for (const FewLongRowsKernels& entry : table)
         if (entry.dtype == dtype && dtype == gate_dtype) return &entry;
     return nullptr;
 }

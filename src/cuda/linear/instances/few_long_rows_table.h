@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The closed table of compiled linear_waves and linear_strip_waves kernels, with one entry for each dtype; gates have
+// The closed table of compiled linear_few_long_rows and linear_few_long_strips kernels, with one entry for each dtype; gates have
 // the dtype of the data.
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace flashscan::cuda {
 
 // The shape of a kernel's tiles, as it was compiled.
-struct WaveFacts {
+struct FewLongRowsFacts {
     int lane_rows = 1, steps = 0;  // V and L: rows and steps of a lane
     int rows = 1;                  // the most rows of a chunk
     int warps = 0;                 // warps of a block that walk
@@ -18,13 +18,13 @@ struct WaveFacts {
     int slots = 0;                 // waves whose summaries and carries are exchanged at the same time
 };
 
-struct WaveKernels {
+struct FewLongRowsKernels {
     Dtype dtype{};
     const void* kernel[2][2][2] = {};  // [time_inner][down][backward]; null where there is none
-    WaveFacts facts[2][2];             // [time_inner][backward]
+    FewLongRowsFacts facts[2][2];      // [time_inner][backward]
 };
 
 // The entry of a dtype; null where there is none, or the gates have another dtype.
-const WaveKernels* wave_kernels(Dtype dtype, Dtype gate_dtype);
+const FewLongRowsKernels* few_long_rows_kernels(Dtype dtype, Dtype gate_dtype);
 
 }  // namespace flashscan::cuda
