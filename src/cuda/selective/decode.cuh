@@ -14,6 +14,7 @@
 // the same arithmetic.
 #pragma once
 
+#include "cuda/device/scan/lane_sums.cuh"
 #include "cuda/device/tile/long_product.cuh"
 #include "cuda/device/tile/step_rows.cuh"
 #include "cuda/selective/functions.cuh"
