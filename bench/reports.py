@@ -43,12 +43,14 @@ def in_todays_words(problem):
 
 
 def program_of(report):
-    """The program that wrote a report, by its format; two programs write none in results of 2026-11-21."""
-    if "rows" in report:
-        return "flashscan_peers_operator"
+    """The program that wrote a report, by its format or, where it has none, by what two programs alone write."""
+    if "format" in report:
+        return str(report["format"]).partition(" ")[0]
     if "microseconds" in report:
         return "flashscan_python_overhead"
-    return str(report.get("format", "")).partition(" ")[0]
+    rows = report.get("rows")
+    chains = isinstance(rows, list) and all(isinstance(row, dict) and "flashscan_us" in row for row in rows)
+    return "flashscan_peers_operator" if chains else ""
 
 
 def load_results(paths):

@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "reference.h"
+#include "support/gated_bound.h"
+#include "support/selective_bound.h"
 
 namespace bench {
 namespace {
@@ -32,16 +34,19 @@ bool is_of_channels(int32_t id) {
 }
 bool is_matrix(int32_t id) { return (id & ~grad) == FLASHSCAN_ARG_B || (id & ~grad) == FLASHSCAN_ARG_C; }
 
-// Rows of the batch, and channels of the last group.
+// Rows of the batch, channels of the last group, and states of each channel.
 struct Part {
-    Picks batch, channels;
+    Picks batch, channels, states;
     int64_t first_channel;  // of the group
 };
 
 template <typename L>
-Part part_of(const L& layer, int64_t wanted_batch, int64_t wanted_channels) {
+Part part_of(const L& layer, int64_t wanted_batch, int64_t wanted_channels, int64_t wanted_states) {
     const int64_t width = layer.channels / groups_of(layer);
-    return {{layer.batch, wanted_batch}, {width, wanted_channels}, layer.channels - width};
+    return {{layer.batch, wanted_batch},
+            {width, wanted_channels},
+            {states_of(layer), wanted_states},
+            layer.channels - width};
 }
 
 // The places in a tensor of the numbers of a part, in the order of the part's own dense tensor.
@@ -56,7 +61,7 @@ Box box_of(const L& layer, const Tensor& tensor, const Part& part) {
     }
     const auto& [extents, strides, given, shifted] = tensor_of(layer, tensor.id);
     const int64_t n = states_of(layer), channel = part.first_channel + part.channels.first;
-    const Picks &batch = part.batch, &channels = part.channels;
+    const Picks &batch = part.batch, &channels = part.channels, &states = part.states;
     Box box{tensor.box.data, tensor.box.dtype, {}, {}};
     int64_t first = 0;
     const auto set = [&](int64_t at, const int64_t(&counts)[3], const int64_t(&steps)[3]) {
@@ -66,16 +71,18 @@ Box box_of(const L& layer, const Tensor& tensor, const Part& part) {
     };
     if (is_state(tensor.id)) {
         const Picks rows = layer.sequences > 0 ? Picks(layer.sequences, layer.sequences) : batch;
-        set(rows.first * strides[1] + channel * n, {rows.count, channels.count, n},
-            {rows.step * strides[1], channels.step * n, 1});
+        set(rows.first * strides[1] + channel * n + states.first, {rows.count, channels.count, states.count},
+            {rows.step * strides[1], channels.step * n, states.step});
     } else if (is_of_channels(tensor.id) || (is_matrix(tensor.id) && !has_steps(layer, tensor.id))) {
         const int32_t arg = tensor.id & ~grad;
-        const int64_t per = arg == FLASHSCAN_ARG_A || is_matrix(arg) ? n : 1;
-        set(channel * per, {1, channels.count, per}, {0, channels.step * per, 1});
+        if (arg == FLASHSCAN_ARG_A || is_matrix(arg))
+            set(channel * n + states.first, {1, channels.count, states.count}, {0, channels.step * n, states.step});
+        else
+            set(channel, {1, channels.count, 1}, {0, channels.step, 1});
     } else if (is_matrix(tensor.id)) {
         const int64_t group = groups_of(layer) - 1;
-        set(batch.first * strides[0] + group * n * strides[2], {batch.count, layer.time, n},
-            {batch.step * strides[0], strides[1], strides[2]});
+        set(batch.first * strides[0] + (group * n + states.first) * strides[2], {batch.count, layer.time, states.count},
+            {batch.step * strides[0], strides[1], states.step * strides[2]});
     } else {  // with strides of 0 and extents of 1 where a gate is broadcast
         set(batch.first * strides[0] + channel * strides[2],
             {std::min(batch.count, extents[0]), extents[1], std::min(channels.count, extents[2])},
@@ -85,41 +92,89 @@ Box box_of(const L& layer, const Tensor& tensor, const Part& part) {
     return box;
 }
 
+// A part as a problem of its own.
+template <typename L>
+L part_problem(L layer, const Part& part) {
+    layer.batch = part.batch.count;
+    layer.channels = part.channels.count;
+    if constexpr (requires { layer.groups; }) layer.groups = 1, layer.states = part.states.count;
+    return layer;
+}
+
 // The reference of a part.
 template <typename L>
 Reference<L> reference_of(Machine& machine, const L& layer, const Tensors& tensors, const Part& part) {
-    L wide = layer.widened();
+    L wide = part_problem(layer, part).widened();
     wide.gradients = layer.gradients;
-    wide.batch = part.batch.count;
-    wide.channels = part.channels.count;
-    if constexpr (requires { wide.groups; }) wide.groups = 1;
     if constexpr (requires { wide.strided; }) wide.strided = false;
     std::vector<std::byte> reset;
     if (layer.reset) reset = machine.gather(box_of(layer, tensors[FLASHSCAN_ARG_RESET], part));
     return Reference<L>(std::move(wide), "reference", std::move(reset), tensors.offsets());
 }
 
-// How many terms an output sums up beside those of its own row.
-double sum_length(const support::Problem& p, int32_t id) {
-    const auto [batch, time, channels] = p.gate_extents();
-    return id == (grad | FLASHSCAN_ARG_GATE)
-               ? static_cast<double>(p.elements()) / static_cast<double>(batch * time * channels)
-               : 0;
-}
-template <typename L>
-double sum_length(const L& layer, int32_t id) {
-    if (!is_of_channels(id) && !is_matrix(id)) return 1;
-    const bool steps = is_matrix(id) && has_steps(layer, id);
-    return static_cast<double>(steps ? layer.channels / groups_of(layer) : layer.batch * layer.time);
+using Numbers = std::map<int32_t, support::Values>;  // of arguments by their ids
+using Expectations = std::map<int32_t, support::Expected>;
+
+support::Values numbers_of(const std::vector<double>& components, int32_t dtype) {
+    if (!is_complex(dtype)) return {components.begin(), components.end()};
+    support::Values numbers(components.size() / 2);
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = {components[2 * i], components[2 * i + 1]};
+    return numbers;
 }
 
-// One rounding to the output's dtype and, for gates that forget within tens of steps, a few hundred in the arithmetic;
-// sums add the square root of their length. Where OUTPUT hides the states, backward reads them as RESERVE has them.
-template <typename L>
-double error_bound(const Problem& p, const L& layer, const Tensor& tensor) {
-    const double kept = p.backward && has_reserve(layer) ? 2 * roundoff(p.dtype) : 0;
-    return 2 * roundoff(tensor.box.dtype) + kept +
-           256 * (1 + std::sqrt(sum_length(layer, tensor.id)) / 16) * roundoff(state_dtype(p.dtype));
+// What a pass over a part reads.
+struct Given {
+    Numbers values;
+    std::vector<unsigned char> reset;
+    std::vector<int64_t> offsets;
+};
+
+// Fills in the error that each expected number may have, as the tests allow it. `part` has the dtypes of the problem.
+void set_tolerances(const support::Problem& part, Given given, bool backward, Expectations& expected) {
+    Numbers& of = given.values;
+    const support::Data data{std::move(of[FLASHSCAN_ARG_INPUT]),
+                             std::move(of[FLASHSCAN_ARG_GATE]),
+                             std::move(of[FLASHSCAN_ARG_STATE_IN]),
+                             std::move(of[FLASHSCAN_ARG_OUTPUT]),
+                             std::move(of[grad | FLASHSCAN_ARG_OUTPUT]),
+                             std::move(of[grad | FLASHSCAN_ARG_STATE_OUT]),
+                             std::move(given.reset),
+                             std::move(given.offsets)};
+    support::Reference reference;
+    const std::pair<int32_t, support::Expected*> outputs[] = {
+        {FLASHSCAN_ARG_OUTPUT, &reference.output},
+        {FLASHSCAN_ARG_STATE_OUT, &reference.state_out},
+        {grad | FLASHSCAN_ARG_INPUT, &reference.grad_input},
+        {grad | FLASHSCAN_ARG_GATE, &reference.grad_gate},
+        {grad | FLASHSCAN_ARG_STATE_IN, &reference.grad_state_in}};
+    for (const auto& [id, output] : outputs)
+        if (expected.contains(id)) std::swap(*output, expected[id]);
+    support::set_tolerances(part, data, backward, reference);
+    for (const auto& [id, output] : outputs)
+        if (expected.contains(id)) std::swap(*output, expected[id]);
+}
+void set_tolerances(const support::GatedProblem& part, Given given, bool backward, Expectations& expected) {
+    support::GatedReference reference{std::move(expected), {}};
+    reference.output = backward ? given.values[FLASHSCAN_ARG_OUTPUT] : reference.expected[FLASHSCAN_ARG_OUTPUT].value;
+    support::set_tolerances(part, {std::move(given.values), std::move(given.reset), std::move(given.offsets)},
+                            reference);
+    expected = std::move(reference.expected);
+}
+void set_tolerances(const support::SelectiveProblem& part, Given given, bool, Expectations& expected) {
+    support::set_tolerances(part, {std::move(given.values), std::move(given.reset), std::move(given.offsets)},
+                            expected);
+}
+
+// Counts in the number that comes nearest to the error that it may have, relative to the largest.
+void count_in(Verdict& verdict, const support::Values& got, const support::Expected& expected) {
+    double largest = 0, worst = -1, bound = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+        largest = std::max(largest, support::modulus(expected.value[i]));
+        const double excess = support::excess(got[i], expected.value[i], expected.tolerance[i]);
+        if (excess > worst) worst = excess, bound = expected.tolerance[i];
+    }
+    if (largest > 0) bound /= largest;
+    verdict.add(worst * bound, bound);
 }
 
 // Compares what `wanted` names of the outputs.
@@ -127,16 +182,27 @@ template <typename L, typename Wanted>
 void check_part(Machine& machine, const Problem& p, const L& layer, const Tensors& tensors, const Part& part,
                 Wanted wanted, Verdict& verdict) {
     Values values;
-    for (const Tensor& tensor : tensors.tensors())
-        if (tensor.id != FLASHSCAN_ARG_RESET)
-            values[tensor.id] = widen(machine.gather(box_of(layer, tensor, part)), tensor.box.dtype);
+    Numbers got;
+    Given given{{}, {}, tensors.offsets()};
+    for (const Tensor& tensor : tensors.tensors()) {
+        const std::vector<std::byte> bytes = machine.gather(box_of(layer, tensor, part));
+        if (tensor.id == FLASHSCAN_ARG_RESET) {
+            for (const std::byte byte : bytes) given.reset.push_back(std::to_integer<unsigned char>(byte));
+            continue;
+        }
+        values[tensor.id] = widen(bytes, tensor.box.dtype);
+        (tensor.written ? got : given.values)[tensor.id] = numbers_of(values[tensor.id], tensor.box.dtype);
+    }
     Reference<L> reference = reference_of(machine, layer, tensors, part);
-    Values expected;
-    if (!p.backward || has_reserve(layer)) expected = reference.run(false, values);
-    if (p.backward) expected = reference.run(true, values);
+    Values exact;
+    if (!p.backward || has_reserve(layer)) exact = reference.run(false, values);
+    if (p.backward) exact = reference.run(true, values);
+    Expectations expected;
     for (const Tensor& tensor : tensors.tensors())
         if (tensor.written && wanted(tensor.id))
-            verdict.add(relative_error(values[tensor.id], expected.at(tensor.id)), error_bound(p, layer, tensor));
+            expected[tensor.id].value = numbers_of(exact.at(tensor.id), tensor.box.dtype);
+    set_tolerances(part_problem(layer, part), std::move(given), p.backward, expected);
+    for (const auto& [id, each] : expected) count_in(verdict, got.at(id), each);
 }
 
 constexpr int64_t few = int64_t{1} << 20, most = int64_t{1} << 26;
@@ -146,7 +212,7 @@ Verdict check(Machine& machine, const Problem& problem, const support::Problem& 
     const int64_t rows = std::max<int64_t>(few / p.time, 1);
     const int64_t batches = std::min<int64_t>(p.batch, std::max<int64_t>(rows / 4, 1));
     const int64_t channels = std::max<int64_t>(rows / batches, 1);
-    Part part = part_of(p, batches, channels);
+    Part part = part_of(p, batches, channels, 1);
     bool sums = true;
     if (problem.backward && p.broadcast != 0) {
         const bool all_batches = p.broadcasts(FLASHSCAN_BROADCAST_BATCH);
@@ -157,7 +223,8 @@ Verdict check(Machine& machine, const Problem& problem, const support::Problem& 
                                                    : batches,
                                     all_channels  ? p.channels
                                     : all_batches ? 1
-                                                  : channels);
+                                                  : channels,
+                                    1);
         sums = wanted.batch.count * wanted.channels.count * p.time <= most;
         if (sums) part = wanted;
     }
@@ -175,7 +242,7 @@ template <typename L>
 Verdict check(Machine& machine, const Problem& problem, const L& layer, const Tensors& tensors) {
     const int64_t steps = layer.batch * layer.time * states_of(layer);
     const int64_t width = layer.channels / groups_of(layer);
-    const Part part = part_of(layer, layer.batch, std::max<int64_t>(few / steps, 1));
+    const Part part = part_of(layer, layer.batch, std::max<int64_t>(few / steps, 1), states_of(layer));
     const auto sums_channels = [&](int32_t id) {
         return (id == grad_b || id == grad_c) && part.channels.count < width && has_steps(layer, id);
     };
@@ -186,13 +253,15 @@ Verdict check(Machine& machine, const Problem& problem, const L& layer, const Te
     const bool sums = std::any_of(tensors.tensors().begin(), tensors.tensors().end(),
                                   [&](const Tensor& tensor) { return tensor.written && sums_channels(tensor.id); });
     if (!sums) return verdict;
-    if (layer.time * states_of(layer) > most / width) {
+    if (layer.time > most / width) {
         verdict.what += ", GRAD|B and GRAD|C not compared";
         verdict.accept_nothing(true);
         return verdict;
     }
-    check_part(machine, problem, layer, tensors, part_of(layer, 1, width), sums_channels, verdict);
-    verdict.what += ", GRAD|B and GRAD|C of 1 row";
+    // A state's sums do not depend on the others.
+    const Part row = part_of(layer, 1, width, 4 * few / (layer.time * width));
+    check_part(machine, problem, layer, tensors, row, sums_channels, verdict);
+    verdict.what += fmt::format(", GRAD|B and GRAD|C of 1 row and {} of {} states", row.states.count, states_of(layer));
     return verdict;
 }
 

@@ -121,6 +121,13 @@ class CommittedResults(Folder):
             self.assertEqual(sorted(written), sorted(judged), folder)
         self.assertGreater(folders, 0)
 
+    def test_folders_without_timings_say_so(self):
+        folders = {file.parent for file in (reports.HERE / "results").glob("*/*.json")}
+        self.assertTrue(folders.difference(FOLDERS))
+        for folder in folders.difference(FOLDERS):
+            with self.assertRaisesRegex(SystemExit, "no result of flashscan_bench"):
+                self.run_main(targets, folder)
+
     def test_page_and_pictures(self):
         drawn = 0
         for folder in FOLDERS:
@@ -216,6 +223,15 @@ class MadeUpResults(Folder):
         self.assertIn("known source | `add fwd f32 b8 t8192 c1024 custom` | ≤ 1 ms | 12.0 met |", page)
         plain, = reports.plain_cases(self.results())
         self.assertEqual(plain["problem"], "linear fwd f32 BTC b8 t8192 c1024")
+
+    def test_rows_of_other_programs_are_passed_over(self):
+        self.write("some.json", bench_report(made_up()))
+        page = targets.write(self.results())
+        self.write("layers.json", {"rows": [{"family": "gated", "layer": "rglru", "forward_us": 321.1}]})
+        self.write("table.json", {"rows": ["1 2", "3 4"]})
+        self.assertEqual(targets.write(self.results()), page)
+        self.write("chains.json", {"numpy": "1", "rows": [{"n": 64, "d": 4, "numpy_us": 80.0, "flashscan_us": 8.0}]})
+        self.assertIn("| 64 x 4 x 4 | 8.00 | 80.0 | 10.0 (10.0) met | 5 |", targets.write(self.results()))
 
     def test_targets_of_chains(self):
         targets_of = lambda what: [calls.chain_target(what, d) for d in (2, 4, 16, 64, 128, 256, 512)]

@@ -40,6 +40,8 @@
 namespace support {
 namespace {
 
+bool finite(Value value) { return std::isfinite(value.real()) && std::isfinite(value.imag()); }
+
 bool is_narrow(const Problem& p) {
     return state_dtype(p.dtype) == FLASHSCAN_DTYPE_F32 || p.dtype == FLASHSCAN_DTYPE_C64;
 }
@@ -82,31 +84,30 @@ class Bounds {
     Bounds(const Problem& problem, const Data& data) : p_(problem), data_(data), arithmetic_(problem) {}
 
     void forward(Reference& reference) const {
-        reference.output.tolerance.resize(static_cast<size_t>(p_.elements()));
-        reference.state_out.tolerance.resize(static_cast<size_t>(p_.state_rows() * p_.channels));
+        for (Expected* e : {&reference.output, &reference.state_out}) e->tolerance.resize(e->value.size());
         for (const Sequence& s : sequences_of(p_, data_))
             for (int64_t c = 0; c < p_.channels; ++c) forward_row(reference, s, c);
     }
 
     void backward(Reference& reference) const {
-        reference.grad_input.tolerance.resize(static_cast<size_t>(p_.elements()));
-        reference.grad_state_in.tolerance.resize(static_cast<size_t>(p_.state_rows() * p_.channels));
-        std::vector<Terms> sums(data_.gate.size());
-        std::vector<double> counts(data_.gate.size());
+        for (Expected* e : {&reference.grad_input, &reference.grad_gate, &reference.grad_state_in})
+            e->tolerance.resize(e->value.size());
+        std::vector<Terms> sums(reference.grad_gate.value.size());
+        std::vector<double> counts(sums.size());
         for (const Sequence& s : sequences_of(p_, data_))
             for (int64_t c = 0; c < p_.channels; ++c) backward_row(reference, s, c, sums, counts);
-        std::vector<double>& tolerance = reference.grad_gate.tolerance;
         for (size_t i = 0; i < sums.size(); ++i) {
             const double additions = p_.broadcast == 0 ? 0 : 32 + 8 * std::sqrt(counts[i]);
             const double error = 1.05 * (sums[i].roundings + additions * arithmetic_.roundoff * sums[i].sum);
-            tolerance.push_back(rounding(p_.gate_dtype, reference.grad_gate.value[i], error + sums[i].underflow));
+            allow(reference.grad_gate, i, p_.gate_dtype, error + sums[i].underflow);
         }
     }
 
   private:
-    // `error` and half an ulp of the stored dtype wherever a value so far off may lie.
-    static double rounding(int32_t dtype, Value value, double error) {
-        return error + 0.5001 * ulp(dtype, modulus(value) + error);
+    // Allows `error` and half an ulp of the stored dtype wherever a value so far off may lie.
+    static void allow(Expected& expected, size_t place, int32_t dtype, double error) {
+        if (expected.value.empty()) return;
+        expected.tolerance[place] = error + 0.5001 * ulp(dtype, modulus(expected.value[place]) + error);
     }
     bool resets(const Sequence& s, int64_t t) const {
         return p_.reset && data_.reset[static_cast<size_t>(s.batch * p_.time + t)] != 0;
@@ -127,11 +128,9 @@ class Bounds {
             else
                 terms.multiply(arithmetic_, gate(s, t, c));
             terms.add(modulus(data_.input[place]));
-            reference.output.tolerance[place] =
-                rounding(p_.dtype, reference.output.value[place], terms.error(arithmetic_));
+            allow(reference.output, place, p_.dtype, terms.error(arithmetic_));
         }
-        const Value last = p_.state_out ? reference.state_out.value[state] : Value{};
-        reference.state_out.tolerance[state] = rounding(state_dtype(p_.dtype), last, terms.error(arithmetic_));
+        allow(reference.state_out, state, state_dtype(p_.dtype), terms.error(arithmetic_));
     }
 
     void backward_row(Reference& reference, const Sequence& s, int64_t c, std::vector<Terms>& sums,
@@ -144,30 +143,35 @@ class Bounds {
             const size_t place = p_.index(s.batch, t, c);
             const Gate a = gate(s, t, c);
             terms.add(modulus(data_.grad_output[place]));
-            reference.grad_input.tolerance[place] =
-                rounding(p_.dtype, reference.grad_input.value[place], terms.error(arithmetic_));
+            allow(reference.grad_input, place, p_.dtype, terms.error(arithmetic_));
             if (resets(s, t)) {
                 terms = {};
                 continue;
             }
-            double previous = 0;
-            if (i > 0)
-                previous = modulus(data_.output[p_.index(s.batch, s.step(p_, i - 1), c)]);
-            else if (p_.state_in)
-                previous = modulus(data_.state_in[state]);
-            const double factor = previous * modulus(a.derivative);
-            const double products = 2 * arithmetic_.product + a.derivative_error;
-            const size_t where = p_.gate_index(s.batch, t, c);
-            sums[where].sum += factor * terms.sum;
-            sums[where].roundings += factor * (terms.error(arithmetic_) + arithmetic_.roundoff * products * terms.sum);
-            sums[where].underflow += arithmetic_.loss;
-            if (p_.form != FLASHSCAN_GATE_VALUE)
-                sums[where].underflow += (arithmetic_.loss + arithmetic_.gate_loss * previous) * terms.sum;
-            counts[where] += 1;
+            if (!sums.empty()) add_to_gate(s, i, c, a, terms, sums, counts);
             terms.multiply(arithmetic_, a);
         }
-        const Value last = reference.grad_state_in.value.empty() ? Value{} : reference.grad_state_in.value[state];
-        reference.grad_state_in.tolerance[state] = rounding(state_dtype(p_.dtype), last, terms.error(arithmetic_));
+        allow(reference.grad_state_in, state, state_dtype(p_.dtype), terms.error(arithmetic_));
+    }
+
+    // The part that step i has in GRAD|GATE, whose g is bounded by `terms`.
+    void add_to_gate(const Sequence& s, int64_t i, int64_t c, const Gate& a, const Terms& terms,
+                     std::vector<Terms>& sums, std::vector<double>& counts) const {
+        const int64_t t = s.step(p_, i);
+        double previous = 0;
+        if (i > 0)
+            previous = modulus(data_.output[p_.index(s.batch, s.step(p_, i - 1), c)]);
+        else if (p_.state_in)
+            previous = modulus(data_.state_in[static_cast<size_t>(s.state * p_.channels + c)]);
+        const double factor = previous * modulus(a.derivative);
+        const double products = 2 * arithmetic_.product + a.derivative_error;
+        const size_t where = p_.gate_index(s.batch, t, c);
+        sums[where].sum += factor * terms.sum;
+        sums[where].roundings += factor * (terms.error(arithmetic_) + arithmetic_.roundoff * products * terms.sum);
+        sums[where].underflow += arithmetic_.loss;
+        if (p_.form != FLASHSCAN_GATE_VALUE)
+            sums[where].underflow += (arithmetic_.loss + arithmetic_.gate_loss * previous) * terms.sum;
+        counts[where] += 1;
     }
 
     const Problem& p_;
@@ -177,12 +181,16 @@ class Bounds {
 
 }  // namespace
 
-Outcome linear_reference(const Problem& problem, const Data& data, bool backward) {
-    const Target oracle{FLASHSCAN_BACKEND_CPU, "reference"};
-    Outcome outcome = backward ? run_backward(problem, oracle, data, Guard::end, 1)
-                               : run_forward(problem, oracle, data, Guard::end, 1);
-    require(outcome);
-    return outcome;
+double excess(Value got, Value want, double tolerance) {
+    if (!finite(want)) return finite(got) ? INFINITY : 0;
+    if (!finite(got)) return INFINITY;
+    const double error = std::max(std::abs(got.real() - want.real()), std::abs(got.imag() - want.imag()));
+    return error == 0 ? 0 : error / tolerance;
+}
+
+void set_tolerances(const Problem& problem, const Data& data, bool backward, Reference& reference) {
+    const Bounds bounds(problem, data);
+    backward ? bounds.backward(reference) : bounds.forward(reference);
 }
 
 Reference reference_of(const Problem& problem, Data& data, const Oracle& oracle) {
@@ -199,9 +207,7 @@ Reference reference_of(const Problem& problem, Data& data, const Oracle& oracle)
     reference.grad_input.value = std::move(backward.grad_input);
     reference.grad_gate.value = std::move(backward.grad_gate);
     reference.grad_state_in.value = std::move(backward.grad_state_in);
-    const Bounds bounds(problem, data);
-    bounds.forward(reference);
-    bounds.backward(reference);
+    for (const bool pass : {false, true}) set_tolerances(problem, data, pass, reference);
     return reference;
 }
 

@@ -13,6 +13,9 @@ struct Expected {
     std::vector<double> tolerance;  // of the modulus, one per value
 };
 
+// Error over tolerance; infinite where one is finite and the other is not.
+double excess(Value got, Value want, double tolerance);
+
 struct Reference {
     Expected output, state_out, grad_input, grad_gate, grad_state_in;
 };
@@ -21,6 +24,10 @@ struct Reference {
 using Oracle = std::function<Outcome(const Problem& problem, const Data& data, bool backward)>;
 // The CPU kernel "reference".
 Outcome linear_reference(const Problem& problem, const Data& data, bool backward);
+
+// Fills in the tolerances of one pass beside the values of `reference`, which may be without some gradients. Backward reads
+// data.output.
+void set_tolerances(const Problem& problem, const Data& data, bool backward, Reference& reference);
 
 // Runs the oracle forward and backward, and fills data.output with its rounded OUTPUT, which is what backward reads.
 Reference reference_of(const Problem& problem, Data& data, const Oracle& oracle = linear_reference);

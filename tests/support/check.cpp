@@ -9,19 +9,9 @@
 namespace support {
 namespace {
 
-bool finite(Value value) { return std::isfinite(value.real()) && std::isfinite(value.imag()); }
-
 std::string text(Value value) {
     return value.imag() == 0 ? fmt::format("{:.9g}", value.real())
                              : fmt::format("({:.9g}, {:.9g})", value.real(), value.imag());
-}
-
-// Error over tolerance; infinite where one is finite and the other is not.
-double excess(Value got, Value want, double tolerance) {
-    if (!finite(want)) return finite(got) ? INFINITY : 0;
-    if (!finite(got)) return INFINITY;
-    const double error = std::max(std::abs(got.real() - want.real()), std::abs(got.imag() - want.imag()));
-    return error == 0 ? 0 : error / tolerance;
 }
 
 void expect_close(const Comparison& comparison) {
@@ -60,6 +50,14 @@ void check_backward(const Case& c, const Outcome& outcome, const Data& data, con
 }
 
 }  // namespace
+
+Outcome linear_reference(const Problem& problem, const Data& data, bool backward) {
+    const Target oracle{FLASHSCAN_BACKEND_CPU, "reference"};
+    Outcome outcome = backward ? run_backward(problem, oracle, data, Guard::end, 1)
+                               : run_forward(problem, oracle, data, Guard::end, 1);
+    require(outcome);
+    return outcome;
+}
 
 std::ostream& operator<<(std::ostream& stream, const Case& c) {
     return stream << "FLASHSCAN_TEST_TARGET=" << text_of(c.target) << " FLASHSCAN_TEST_CASE='" << text_of(c.problem)

@@ -57,6 +57,12 @@ GatedOutcome run_gated(const GatedProblem& p, const Target& target, const GatedD
     return outcome;
 }
 
+std::map<int32_t, Values> gated_reference(const GatedProblem& p, const GatedData& data, const Values& output) {
+    const GatedOutcome outcome = run_gated(p, {FLASHSCAN_BACKEND_CPU, "reference"}, data, output, Guard::end, 1);
+    require(outcome);
+    return outcome.values;
+}
+
 Comparison compare(const GatedProblem& p, const GatedData& data, int32_t id, const Values& got,
                    const GatedReference& reference) {
     const std::string name = fmt::format("output {}{}", (id & grad) != 0 ? "GRAD|" : "", id & ~grad);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs plans of gated layers on values; the expected results with the error that each may have; their comparison.
+// Runs plans of gated layers on values, and compares with the expected results.
 #pragma once
 
 #include "support/check.h"
-#include "support/gated_problem.h"
+#include "support/gated_bound.h"
 
 namespace support {
 
@@ -21,19 +21,6 @@ struct GatedOutcome : Run {
 // `output` is what backward reads as OUTPUT; empty: what forward wrote.
 GatedOutcome run_gated(const GatedProblem& problem, const Target& target, const GatedData& data, const Values& output,
                        Guard guard, int times = 2);
-
-// The expected values of every output, by its id, and OUTPUT as backward reads it.
-struct GatedReference {
-    std::map<int32_t, Expected> expected;
-    Values output;
-};
-// Gives the exact value of every output of a problem in 64 bits; `output` as in run_gated.
-using GatedOracle =
-    std::function<std::map<int32_t, Values>(const GatedProblem&, const GatedData&, const Values& output)>;
-// The CPU kernel "reference".
-std::map<int32_t, Values> gated_reference(const GatedProblem& problem, const GatedData& data, const Values& output);
-GatedReference reference_of(const GatedProblem& problem, const GatedData& data,
-                            const GatedOracle& oracle = gated_reference);
 
 Comparison compare(const GatedProblem& problem, const GatedData& data, int32_t id, const Values& got,
                    const GatedReference& reference);

@@ -54,6 +54,12 @@ SelectiveOutcome run_selective(const SelectiveProblem& p, const Target& target, 
     return outcome;
 }
 
+std::map<int32_t, Values> selective_reference(const SelectiveProblem& p, const SelectiveData& data) {
+    const SelectiveOutcome outcome = run_selective(p, {FLASHSCAN_BACKEND_CPU, "reference"}, data, Guard::end, 1);
+    require(outcome);
+    return outcome.values;
+}
+
 Comparison compare(const SelectiveProblem& p, const SelectiveData& data, int32_t id, const Values& got,
                    const Expected& expected) {
     const std::string name = fmt::format("output {}{}", (id & grad) != 0 ? "GRAD|" : "", id & ~grad);

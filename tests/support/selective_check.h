@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs plans of selective scans on values; the expected results with the error that each may have; their comparison.
+// Runs plans of selective scans on values, and compares with the expected results.
 #pragma once
 
-#include <functional>
-
 #include "support/check.h"
-#include "support/selective_problem.h"
+#include "support/selective_bound.h"
 
 namespace support {
 
@@ -22,14 +20,6 @@ struct SelectiveOutcome : Run {
 };
 SelectiveOutcome run_selective(const SelectiveProblem& problem, const Target& target, const SelectiveData& data,
                                Guard guard, int times = 2);
-
-// Gives the exact value of every output of a problem in 64 bits.
-using SelectiveOracle = std::function<std::map<int32_t, Values>(const SelectiveProblem&, const SelectiveData&)>;
-// The CPU kernel "reference".
-std::map<int32_t, Values> selective_reference(const SelectiveProblem& problem, const SelectiveData& data);
-// The expected values of every output, by its id.
-std::map<int32_t, Expected> reference_of(const SelectiveProblem& problem, const SelectiveData& data,
-                                         const SelectiveOracle& oracle = selective_reference);
 
 Comparison compare(const SelectiveProblem& problem, const SelectiveData& data, int32_t id, const Values& got,
                    const Expected& expected);

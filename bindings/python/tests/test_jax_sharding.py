@@ -317,9 +317,9 @@ def test_identities_as_operands_over_devices(mesh):
         lambda x, **over: fj.prefix_scan(x, "max", **over),
         lambda x, **over: fj.prefix_scan(x, "max", exclusive=True, reverse=True, **over),
         lambda x, **over: fj.prefix_scan(-x, "min", exclusive=True, **over),
-        lambda x, **over: fj.prefix_scan(x[:2], "logaddexp", **over),
+        lambda x, **over: fj.prefix_scan(x, "logaddexp", **over),
         lambda x, **over: fj.reduce(x, "max", axis=1, **over)[:, None],
-        lambda x, **over: fj.reduce(x[:2], "logaddexp", axis=1, **over)[:, None],
+        lambda x, **over: fj.reduce(x, "logaddexp", axis=1, **over)[:, None],
     )
     along, everywhere = PartitionSpec(None, "t"), PartitionSpec()
     over = jax.shard_map(
@@ -330,3 +330,32 @@ def test_identities_as_operands_over_devices(mesh):
     largest = lambda x: fj.reduce(x, "max", axis=1, axis_name="t")
     zeros = jax.jit(jax.shard_map(largest, mesh=line, in_specs=along, out_specs=everywhere))(-jnp.zeros((3, 8)))
     assert jnp.signbit(zeros).all()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_equal_infinities_share_gradients_over_devices(mesh, reverse):
+    if not hasattr(jax, "shard_map"):
+        pytest.skip("jax.shard_map needs 0.6.1")
+    inf, line = jnp.inf, Mesh(mesh.devices.reshape(4), "t")
+    x = jnp.array([[-inf] * 8, [inf] * 8, [0.0, 1.0, -inf, inf, 1.0, inf, inf, -inf], [-inf] * 3 + [1.0, 2.0] + [-inf] * 3])
+    state, weights = jnp.array([-inf, inf, 0.0, -inf]), jnp.array([2.0, 0.5, 0.25, 3, 1, 1, 1.5, 1])
+    scan = lambda x, state, **o: fj.prefix_scan(x, "logaddexp", initial=state, reverse=reverse, return_final=True, **o)
+    function = several(
+        lambda x, state, **over: scan(x, state, **over),
+        lambda x, state, **over: scan(x, state, exclusive=True, **over),
+        lambda x, state, **over: scan(x, None, **over),
+        lambda x, state, **over: fj.reduce(x, "logaddexp", axis=1, initial=state, reverse=reverse, **over),
+    )
+    along, everywhere = PartitionSpec(None, "t"), PartitionSpec()
+    over = jax.shard_map(
+        lambda x, state: function(x, state, axis_name="t"),
+        mesh=line,
+        in_specs=(along, everywhere),
+        out_specs=[(along, everywhere)] * 3 + [everywhere],
+    )
+    close(jax.jit(over)(x, state), function(x, state))
+    total = lambda function: lambda *a: sum((o * weights[: o.shape[-1]]).sum() for o in jax.tree.leaves(function(*a)))
+    gradient, expected = (jax.grad(total(each), (0, 1)) for each in (over, function))
+    close(jax.jit(gradient)(x, state), expected(x, state))
+    again = lambda gradient: jax.grad(lambda *a: sum((g * g).sum() for g in gradient(*a)), (0, 1))
+    close(jax.jit(again(gradient))(x, state), again(expected)(x, state))

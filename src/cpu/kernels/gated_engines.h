@@ -25,8 +25,9 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     GatedColumns(const LinearCall& p, const LinearBlock& block, GatedWork<T>& work)
         : Base(p, block, work),
           pitch_(Base::round_to_vectors(channels_)),
-          panel_steps_(pitch_ < Base::tile_numbers ? Base::tile_numbers / pitch_ : 1),
+          panel_steps_(panel_steps_of(pitch_)),
           long_tiles_(layer_ < gated_layer_count && all_in_place()) {
+        for (int64_t l = 0; sums() && l < pitch_; ++l) w_.gate_sum[l] = w_.rate_sum[l] = 0;
         if (pitch_ == channels_) return;
         for (Panel<T>* panel : {&w_.input, &w_.gate, &w_.second_gate, &w_.input_gate, &w_.output_gate, &w_.grad_output,
                                 &w_.states, &w_.previous})
@@ -38,13 +39,14 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     }
 
     // Panels hold panel_steps_ steps. Where no panel is used, a tile has more.
-    int64_t tile_steps() const { return long_tiles_ && panel_steps_ < 64 ? 64 : panel_steps_; }
+    int64_t tile_steps() const { return long_tiles_ ? summed_steps : panel_steps_; }
 
     void apply(const Row& row, int64_t i, int64_t n, bool write) {
         for (int64_t k = 0, steps; k < n; k += steps) {
             steps = write && long_tiles_ ? steps_of_layer(row, i + k, n - k) : least(panel_steps_, n - k);
             apply_tile(this->tile(row, i + k, steps, 0), write);
         }
+        if (write && sums() && ((i + n) % summed_steps == 0 || i + n == row.steps())) flush_sums();
     }
 
     bool summarise(const Row& row, int64_t i, int64_t n) {
@@ -80,17 +82,22 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
         store_panel(panel, pitch_, to.number, address(to, t.row.batch, t.time, block_.c0),
                     {t.n, to.time, channels_, to.channels, 1}, p_.stream_stores);
     }
-    // The numbers of a tile are added in T, and the sums of tiles in double. For each channel w_.sums holds the sum by
-    // the rate and then the sum by the bias.
-    void add_sums(const TileOf& t) const { add_sums(w_.grad_gate.own, t.n); }
+    // Adds the gradients of a tile as the loops of gated_layers.h do, from the first step walked on.
+    void add_sums(const TileOf& t) const {
+        for (int64_t k = 0; k < t.n; ++k) {
+            const int64_t step = (p_.ascending ? k : t.n - 1 - k) * pitch_;
+            for (int64_t l = 0; l < pitch_; l += Simd<T>::width) {
+                put_lanes(w_.gate_sum, l, take(w_.gate_sum, l) + take(w_.grad_gate.own, step + l));
+                if (p_.parts.has_param())
+                    put_lanes(w_.rate_sum, l, take(w_.rate_sum, l) + take(w_.grad_rate, step + l));
+            }
+        }
+    }
     void run_layer(const LayerTile& tile) const {
         if (!p_.backward)
             return with_layer(layer_, [&]<int K>() { layer_forward<K>(w_, tile, p_.states.data != nullptr); });
-        const bool sums = p_.grad_gate.data != nullptr;
-        for (int64_t l = 0; sums && l < pitch_; ++l) w_.value[l] = w_.grad_rate[l] = 0;
         const T limit = static_cast<T>(p_.sqrt_slope_limit);
-        with_layer(layer_, [&]<int K>() { layer_backward<K>(w_, tile, limit, sums); });
-        if (sums) add_sums(w_.value, 1);
+        with_layer(layer_, [&]<int K>() { layer_backward<K>(w_, tile, limit, sums()); });
     }
 
   private:
@@ -98,17 +105,24 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
 
     static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-    void add_sums(const T* grad_gate, int64_t steps) const {
+    bool sums() const { return p_.backward && p_.grad_gate.data != nullptr; }
+    // Gradients of so many steps are added in T, and their sums in double. Chunks are multiples of them and tiles end
+    // where they do, so that the order of additions is the same in blocks of any width.
+    static constexpr int64_t summed_steps = 64;
+    static int64_t panel_steps_of(int64_t pitch) {
+        int64_t steps = summed_steps;
+        while (steps > 1 && steps * pitch > Base::tile_numbers) steps /= 2;
+        return steps;
+    }
+    // For each channel w_.sums holds the sum by the rate and then the sum by the bias.
+    void flush_sums() const {
         constexpr int64_t width = Simd<T>::width;
         for (int64_t l = 0; l < pitch_; l += width) {
-            Two<T> sums{};
-            for (int64_t k = 0; k < steps; ++k) {
-                sums.odd += cpu::FLASHSCAN_ISA::load(grad_gate + k * pitch_ + l);
-                if (p_.parts.has_param()) sums.even += cpu::FLASHSCAN_ISA::load(w_.grad_rate + k * pitch_ + l);
-            }
-            sums.even *= cpu::FLASHSCAN_ISA::load(w_.rate_by_param + l);
+            const Two<T> sums{(take(w_.rate_sum, l) * take(w_.rate_by_param, l)).v, take(w_.gate_sum, l).v};
             add_in_double<T>(w_.sums + 2 * l, low_half(sums));
             add_in_double<T>(w_.sums + 2 * l + width, high_half(sums));
+            put_lanes(w_.gate_sum, l, Lanes<T>(T(0)));
+            put_lanes(w_.rate_sum, l, Lanes<T>(T(0)));
         }
     }
 

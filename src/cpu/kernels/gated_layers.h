@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated layers that have a name, forward and backward in one loop over the vectors of a tile each. The loops do what
 // the stages and the walk do one after the other, and keep in registers what those pass on in panels. The operations
-// are the same, and so are the bits, but for the sums that GRAD|PARAM and GRAD|BIAS are made of, which are added in
-// another order. Here are the formulas for a vector and the loop over channels; gated_layer_rows.h has the loop over
-// steps. Other parts, tiles with resets, passes that write nothing, backward without gradients of gates, and with
-// channels innermost a step whose m is 1 take the stages.
+// are the same, and so are the bits, but where lanes are steps for the sums that GRAD|PARAM and GRAD|BIAS are made of,
+// which are added in another order. Here are the formulas for a vector and the loop over channels; gated_layer_rows.h
+// has the loop over steps. Other parts, tiles with resets, passes that write nothing, backward without gradients of
+// gates, and with channels innermost a step whose m is 1 take the stages.
 #pragma once
 
 #include <type_traits>
@@ -226,8 +226,7 @@ void layer_forward(GatedWork<T>& w, const LayerTile t, bool kept) {
         });
 }
 
-// Writes all gradients, and with `sums` adds those of the rate and of the bias to w.grad_rate and w.value of their
-// lane.
+// Writes all gradients, and with `sums` adds those of the rate and of the bias to w.rate_sum and w.gate_sum.
 template <int Layer, typename T>
 void layer_backward(GatedWork<T>& w, const LayerTile t, T limit, bool sums) {
     const LayerSources<T> s(w);
@@ -239,9 +238,8 @@ void layer_backward(GatedWork<T>& w, const LayerTile t, T limit, bool sums) {
             put_lanes(w.carry, l, f.decay.a * g);
             const GateGradient<T> d = put_gradients<Layer>(s, grad, i, f, g, take(s.previous, i));
             if (!sums) return;
-            put_lanes(w.value, l, take(w.value, l) + d.gate);
-            if constexpr (gated_layers[Layer].parts.has_param())
-                put_lanes(w.grad_rate, l, take(w.grad_rate, l) + d.rate);
+            put_lanes(w.gate_sum, l, take(w.gate_sum, l) + d.gate);
+            if constexpr (gated_layers[Layer].parts.has_param()) put_lanes(w.rate_sum, l, take(w.rate_sum, l) + d.rate);
         });
 }
 

@@ -45,6 +45,7 @@ struct GatedWork {
     OutputPanel<T> y, hidden, grad_input, grad_gate, grad_second, grad_input_gate, grad_output_gate;
     alignas(64) T bias[size], rate[size], rate_by_param[size];  // of the channels of a block
     alignas(64) T carry[size], next[size], product[size], power[size], local[size];
+    alignas(64) T gate_sum[size], rate_sum[size];  // of some steps, where lanes are channels
     alignas(64) double sums[2 * size], chunk_sums[2 * size];
     uint8_t flags[size];
 };

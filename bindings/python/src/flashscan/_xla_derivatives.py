@@ -128,7 +128,7 @@ def right_is_taken(op: str, left: Array, right: Array) -> Array:
     return (left == left) & (beaten | (right != right))
 
 
-def _slopes(op: str, left: Array, right: Array) -> tuple[Array, Array]:
+def slopes(op: str, left: Array, right: Array) -> tuple[Array, Array]:
     """The derivatives of ``left o right``; where both are equal, those of the library's gradients."""
     if op == "mul":
         return right, left
@@ -147,7 +147,7 @@ def logaddexp(left: Array, right: Array) -> Array:
 
 @logaddexp.defjvp
 def _logaddexp_tangent(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
-    by_left, by_right = _slopes("logaddexp", *primals)
+    by_left, by_right = slopes("logaddexp", *primals)
     return logaddexp(*primals), by_left * tangents[0] + by_right * tangents[1]
 
 
@@ -174,7 +174,7 @@ def _recurrence(named: Named, tangents: Named, options: tuple[Any, ...]) -> list
         if matrices:
             left, entering = x, jnp.matmul(before, dx, precision="highest")
         else:
-            left, right = _slopes(op, before, x)
+            left, right = slopes(op, before, x)
             # First steps that nothing is in front of are x, and what has no tangent is not multiplied by infinity.
             left = jnp.where(first, 0, left) if dinitial is None else left
             right = jnp.where(first, 1, right) if named["initial"] is None else right

@@ -22,7 +22,7 @@ from ._gated import parts_of
 from ._linear import LAYOUTS
 from ._operator import EXCLUSIVE, REDUCTION, axis_of
 from ._xla import Family, Named, Work, _varied, call, converted, forward_and_kept, gradients, in_reverse_only
-from ._xla_derivatives import GATE_FORMS, gate_of, logaddexp, right_is_taken, starts, step_of, wide, without_resets
+from ._xla_derivatives import GATE_FORMS, gate_of, logaddexp, right_is_taken, slopes, starts, step_of, wide, without_resets
 from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, SELECTIVE
 from ._xla_time import Steps
 
@@ -73,6 +73,15 @@ def _of_affine(named: Named, options: tuple[Any, ...], last: Array) -> Array:
     return jnp.concatenate((product.swapaxes(-1, -2), last[..., None]), -1)
 
 
+def _of_operator(named: Named, options: tuple[Any, ...], last: Array) -> Array:
+    """Of logaddexp also how many steps are as infinite as their result: each of them halves the gradient of an equal state."""
+    x, (op, _, _, axis, *_) = named["x"], options
+    if op != "logaddexp":
+        return last
+    time = axis_of(axis, -1, x.ndim, 0)
+    return jnp.stack((last, (x == jnp.expand_dims(last, time)).sum(time).astype(last.dtype)))
+
+
 def _pair(product: Array, last: Array) -> Array:
     return jnp.stack((jnp.broadcast_to(product, last.shape).astype(last.dtype), last))
 
@@ -87,6 +96,24 @@ def _combined(options: tuple[Any, ...], left: Array, right: Array) -> Array:
     functions |= {"and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor}
     combined: Array = functions[op](left, right)
     return combined
+
+
+def _operated(options: tuple[Any, ...], state: Array, own: Array) -> Array:
+    return _logaddexp_of_steps(state, *own) if options[0] == "logaddexp" else _combined(options, state, own)
+
+
+@jax.custom_jvp
+def _logaddexp_of_steps(state: Array, total: Array, equal: Array) -> Array:
+    """The state behind steps, with its derivative by the state before them: that by ``total`` is of one step."""
+    return logaddexp(state, total)
+
+
+@_logaddexp_of_steps.defjvp
+def _logaddexp_of_steps_tangent(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
+    state, total, equal = primals
+    by_state, by_total = slopes("logaddexp", state, total)
+    by_state = jnp.where((state == total) & jnp.isinf(total), 0.5**equal, by_state)
+    return _logaddexp_of_steps(*primals), by_state * tangents[0] + by_total * tangents[1]
 
 
 def _identity(options: tuple[Any, ...], like: Array) -> Array:
@@ -125,7 +152,7 @@ _SUMMARIES = {
     GATED.name: _Summary(_of_gated, _multiplied, _zeros),
     SELECTIVE.name: _Summary(_of_selective, _multiplied, _zeros),
     AFFINE.name: _Summary(_of_affine, _mapped, _zeros),
-    OPERATOR.name: _Summary(lambda named, options, last: last, _combined, _identity),
+    OPERATOR.name: _Summary(_of_operator, _operated, _identity),
 }
 
 
@@ -143,6 +170,7 @@ class _Along:
         """``at``: the place of the state among the arrays of the call."""
         self.work, self.at, self.axis, self.reverse = work, at, axis, reverse
         self.summary = _SUMMARIES[work.family.name]
+        self.reduces = work.family is OPERATOR and work.options[2] == REDUCTION
         numbers = {place: number for number, place, _ in work.trace(arrays).reads}
         # Each entry is the number of an array's gradient, or None, and the dtype of the array.
         self.inputs = [
@@ -160,12 +188,13 @@ class _Along:
         full[self.at], _ = _varied([summary.start(options, state), state])
         own = summary.of(dict(zip(family.forward.names, full)), options, call(family, full, options)[-1])
         every = _gathered(own, self.axis, self.reverse)
-        _, entering = jax.lax.scan(lambda state, own: (summary.step(options, state, own), state), state, every)
+        total, entering = jax.lax.scan(lambda state, own: (summary.step(options, state, own), state), state, every)
         full[self.at] = jnp.take(entering, place, 0)
+        reduced = (total.astype(full[0].dtype), total) if self.reduces else None
         if not training:
-            return tuple(call(family, full, options)), None
+            return reduced or tuple(call(family, full, options)), None
         results, kept = forward_and_kept(self.work, [array for array in full if array is not None])
-        return (results[lib.OUTPUT], results[lib.STATE_OUT]), (place, kept, every, entering)
+        return reduced or (results[lib.OUTPUT], results[lib.STATE_OUT]), (place, kept, every, entering)
 
     def _backward(self, residual: tuple[Any, ...], cotangents: tuple[Array, Array]) -> tuple[Any, ...]:
         place, kept, every, entering = residual
@@ -211,6 +240,7 @@ def _from_one_tangent(axis: Any, primals: tuple[Array, Array], tangents: tuple[A
 
 
 def _reduced(axis: Any, place: Array, x: Array, state: Any, options: tuple[Any, ...]) -> Array:
+    """Of operators whose derivatives by a device's steps are those by what they combine to."""
     _, own = call(OPERATOR, [x, None, None], options)
     every = _gathered(own, axis, options[4])
     if state is None:
@@ -257,7 +287,8 @@ def over_axis(family: Family, axis: Any, arrays: Sequence[Any], options: tuple[A
     shape, dtype = next((shape, dtype) for number, shape, dtype in results if number == lib.STATE_OUT)
     given = full[at]
     state = None if given is None else given.astype(dtype)
-    if family is OPERATOR and options[2] == REDUCTION:
+    reduces = family is OPERATOR and options[2] == REDUCTION
+    if reduces and options[0] != "logaddexp":
         x, _ = _varied([full[0], place])
         return [_reduced(axis, place, x, state, options).astype(x.dtype)]
     if given is None:
@@ -283,6 +314,8 @@ def over_axis(family: Family, axis: Any, arrays: Sequence[Any], options: tuple[A
     if start is not None and options[2] == EXCLUSIVE:  # the first of all is the identity, without a gradient
         steps = jax.lax.broadcasted_iota(jnp.int32, output.shape, start[0])
         output = jnp.where((steps == start[1]) & (place == 0), jax.lax.stop_gradient(output), output)
+    if reduces:
+        return [_from_one(place == size - 1, last, axis).astype(output.dtype)]
     return [output, _from_one(place == size - 1, last, axis)] if final else [output]
 
 
