@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What must hold between runs of a target, whatever the reference says.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -326,6 +327,30 @@ INSTANTIATE_TEST_SUITE_P(Properties, Decaying,
                                                     {problem_of("linear f32 BTC b1 t4200 c16 state-in"),
                                                      problem_of("linear c64 BTC b1 t4200 c8 state-in")})),
                          name_of_case);
+
+// The bits of no output depend on the CPU's threads.
+TEST(LinearBits, AreThoseOfOneThread) {
+    for (const char* line :
+         {"f32 b3 t5000 c7 state-in state-out", "f32 BCT b1 t9000 c3 reverse", "bf16 b1 t3000 c70 reset strided",
+          "f64 b2 t700 c33 form-log broadcast-t", "f32 b5 t600 c40 broadcast-bt", "c64 BCT b2 t2500 c5 broadcast-c",
+          "f16 b1 t4100 c1030 form-logit", "f32 b1 t6000 c9 sequences11 state-out broadcast-btc"}) {
+        Problem p = problem_of(std::string("linear threads1 ") + line);
+        Data data = make_data(p);
+        data.output = reference_of(p, data).output.value;
+        const auto run = [&] {
+            std::array<Outcome, 2> both = {run_forward(p, {}, data, Guard::end), run_backward(p, {}, data, Guard::end)};
+            for (const Outcome& outcome : both) require(outcome);
+            return both;
+        };
+        const auto one = run();
+        for (const int threads : {2, 3, 7}) {
+            p.threads = threads;
+            const auto several = run();
+            for (size_t pass = 0; pass < 2; ++pass)
+                EXPECT_EQ(several[pass].bits, one[pass].bits) << line << " threads " << threads << " pass " << pass;
+        }
+    }
+}
 
 }  // namespace
 }  // namespace numeric
