@@ -152,7 +152,7 @@ def forward(request: Request, x: Any, initial: Any, seq_offsets: Any, out: Any =
     spec, start, into, _ = problem.specs
     if start is None and request.mode == EXCLUSIVE:
         raise FlashscanValueError("initial is None; accepted with exclusive and an op that is no name are arrays")
-    if start is None and (final or request.mode == REDUCTION) and not spec.size and math.prod(scan.state_shape):
+    if start is None and (final or request.mode == REDUCTION) and not spec.shape[scan.axis] and 0 not in scan.state_shape:
         raise FlashscanValueError(
             f"x has shape {spec.shape} and initial is None; accepted without steps and with an op that is no name are arrays"
         )

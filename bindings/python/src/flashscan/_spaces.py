@@ -98,11 +98,16 @@ def dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
+_WHOLE, _COMPLEX = {lib.I32, lib.I64, lib.U8}, {lib.C64, lib.C128}
+
+
 def takes(number: int | None, value: complex) -> bool:
     """Whether the dtype of the library's number has numbers like ``value``."""
-    if number in (lib.I32, lib.I64, lib.U8, lib.BOOL):
-        return isinstance(value, bool if number == lib.BOOL else int)
-    return number in (lib.C64, lib.C128) or (number is not None and not isinstance(value, complex))
+    if number in _WHOLE:
+        return isinstance(value, int)
+    if number == lib.BOOL:
+        return isinstance(value, bool)
+    return number in _COMPLEX or (number is not None and not isinstance(value, complex))
 
 
 class NumpySpace:
@@ -141,7 +146,8 @@ class NumpySpace:
     def convert(self, value: Any, like: Any) -> Any:
         """An array of this space; numbers take the dtype of ``like``, if it has such numbers."""
         if isinstance(value, (int, float, complex)):
-            return np.asarray(value, like.dtype if takes(self.number(like.dtype), value) else None)
+            number = self.known.get(like.dtype) or self.number(like.dtype)  # whose look at a name takes longer
+            return np.asarray(value, like.dtype if takes(number, value) else None)
         if isinstance(value, np.ma.MaskedArray):
             raise FlashscanTypeError("an array is masked, which flashscan does not see; accepted are arrays without a mask")
         if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
