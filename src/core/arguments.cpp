@@ -3,6 +3,7 @@
 #include "core/arguments.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -68,6 +69,19 @@ void check_one(const ArgumentSpec& spec, const Argument& argument) {
     if (spec.bytes - 1 > std::numeric_limits<uintptr_t>::max() - reinterpret_cast<uintptr_t>(argument.data))
         fail(Code::invalid_pointer, "{} is at {}, from where on there are less than {} bytes of addresses", spec.name,
              argument.data, spec.bytes);
+}
+
+// The number of an argument, with its name if it has one, for the sentence of an error.
+std::string number_and_name(int32_t id) {
+    constexpr const char* names[] = {"INPUT",   "GATE",          "OUTPUT",     "STATE_IN",    "STATE_OUT",
+                                     "RESET",   "SEQ_OFFSETS",   "WEIGHT",     "BIAS",        "SCRATCH",
+                                     "RESERVE", "STATE_INDICES", "INPUT_GATE", "OUTPUT_GATE", "SECOND_GATE",
+                                     "PARAM",   "DELTA",         "A",          "B",           "C",
+                                     "D",       "INDEX",         "ITERATIONS", "RESIDUAL"};
+    static_assert(std::size(names) == static_cast<size_t>(ArgId::residual) - static_cast<size_t>(first_arg_id) + 1);
+    const int64_t place = int64_t{id & ~grad_bit} - first_arg_id;
+    if (place < 0 || place >= std::ssize(names)) return std::to_string(id);
+    return fmt::format("{} ({}{})", id, (id & grad_bit) != 0 ? "GRAD|" : "", names[place]);
 }
 
 // Lists the gradients that a pass can write, for the sentence of an error.
@@ -153,14 +167,19 @@ Buffers::Buffers(const Pointers& found)
       grad_state_in(found.grad(ArgId::state_in)),
       scratch(found[ArgId::scratch]) {}
 
+void refuse_unknown(Pass pass, std::span<const ArgumentSpec> specs, const char* field, int32_t id) {
+    std::string accepted;
+    for (const ArgumentSpec& spec : specs) accepted += fmt::format("{}{}", accepted.empty() ? "" : ", ", spec.name);
+    fail(Code::unknown_argument, "{} is {}, which the {} pass of this plan does not take; accepted are {}", field,
+         number_and_name(id), pass == Pass::forward ? "forward" : "backward", accepted);
+}
+
 Pointers check_arguments(Pass pass, std::span<const ArgumentSpec> specs, std::span<const Argument> arguments) {
     constexpr size_t max_specs = 32;
     std::array<const Argument*, max_specs> given{};
     for (const Argument& argument : arguments) {
         const auto spec = std::find_if(specs.begin(), specs.end(), [&](const auto& s) { return s.id == argument.id; });
-        if (spec == specs.end())
-            fail(Code::unknown_argument, "argument id {} is not one that the {} pass of this plan takes", argument.id,
-                 pass == Pass::forward ? "forward" : "backward");
+        if (spec == specs.end()) refuse_unknown(pass, specs, "an argument's id", argument.id);
         const Argument*& place = given[static_cast<size_t>(spec - specs.begin())];
         if (place != nullptr) fail(Code::doubled_argument, "{} is given more than once", spec->name);
         place = &argument;

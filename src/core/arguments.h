@@ -100,6 +100,9 @@ struct Buffers {
     explicit Buffers(const Pointers& found);
 };
 
+// Throws Error for an argument of a number that is none of the specs'; `field` is where the caller gave it.
+[[noreturn]] void refuse_unknown(Pass pass, std::span<const ArgumentSpec> specs, const char* field, int32_t id);
+
 // Checks the arguments of a call against the specs and against each other. Throws Error; writes nothing.
 Pointers check_arguments(Pass pass, std::span<const ArgumentSpec> specs, std::span<const Argument> arguments);
 

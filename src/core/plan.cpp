@@ -90,8 +90,7 @@ class FamilyPlan final : public Plan {
         check_pass(pass);
         for (const ArgumentSpec& spec : specs(pass))
             if (spec.id == id) return spec.bytes;
-        fail(Code::unknown_argument, "arg_id is {}, which the {} pass of this plan does not take", id,
-             pass == Pass::forward ? "forward" : "backward");
+        refuse_unknown(pass, specs(pass), "arg_id", id);
     }
 
     const std::string& describe() const override { return description_; }

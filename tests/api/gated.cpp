@@ -167,7 +167,7 @@ const BadGatedCall bad_calls[] = {
          c.arguments().push_back({FLASHSCAN_ARG_SECOND_GATE, 0, c.argument(FLASHSCAN_ARG_INPUT).data, 120});
      },
      FLASHSCAN_STATUS_UNKNOWN_ARGUMENT,
-     {"2015", "forward"}},
+     {"2015 (SECOND_GATE)", "forward"}},
     {"Doubled",
      forward,
      [](Call& c) { c.arguments().push_back(c.argument(FLASHSCAN_ARG_BIAS)); },

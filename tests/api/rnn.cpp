@@ -161,7 +161,7 @@ const BadRnnCall bad_calls[] = {
      fwd,
      [](Call& c) { c.argument(FLASHSCAN_ARG_BIAS).id = FLASHSCAN_ARG_GATE; },
      FLASHSCAN_STATUS_UNKNOWN_ARGUMENT,
-     {"id 2002"}},
+     {"id is 2002 (GATE)"}},
     {"StateOutOnStateIn",
      fwd,
      [](Call& c) { c.argument(FLASHSCAN_ARG_STATE_OUT).data = c.argument(FLASHSCAN_ARG_STATE_IN).data; },
@@ -186,7 +186,7 @@ const BadRnnCall bad_calls[] = {
      bwd,
      [](Call& c) { c.argument(FLASHSCAN_ARG_STATE_IN).id = FLASHSCAN_ARG_INPUT; },
      FLASHSCAN_STATUS_UNKNOWN_ARGUMENT,
-     {"id 2001", "backward"}},
+     {"id is 2001 (INPUT)", "backward"}},
     {"NoGradient",
      bwd,
      [](Call& c) {

@@ -265,6 +265,10 @@ def test_mistakes_are_named(torch):
         flashscan.linear_scan(0.5, x.int())
     with pytest.raises(flashscan.FlashscanValueError, match="device meta; accepted are cpu and cuda"):
         flashscan.linear_scan(0.5, x.to("meta"))
+    with pytest.raises(flashscan.FlashscanTypeError, match="layout torch.sparse_coo; accepted is torch.strided"):
+        flashscan.linear_scan(0.5, x.to_sparse())
+    with pytest.raises(flashscan.FlashscanTypeError, match="initial has dtype torch.float32; accepted are those that convert to torch.int32"):
+        flashscan.prefix_scan(torch.ones(3, dtype=torch.int32), "add", initial=0.5)
     with pytest.raises(flashscan.FlashscanTypeError, match="initial_state has dtype torch.complex64"):
         flashscan.linear_scan(0.5, x, torch.zeros(2, 3, dtype=torch.complex64))
     with pytest.raises(flashscan.FlashscanValueError, match="SEQ_OFFSETS"):

@@ -134,7 +134,11 @@ def test_mistakes_are_refused_by_name():
     for words, options in {
         "decay is None": {},
         "layer is 'gru'": {"layer": "gru"},
-        "which says what its parts are": {"layer": "gilr", "scale": "sqrt"},
+        "scale is 'sqrt' with layer 'gilr', which says what its parts are; accepted is 'one'": {"layer": "gilr", "scale": "sqrt"},
+        "param is an array; accepted with layer 'gilr' is None": {"layer": "gilr", "param": np.zeros(3)},
+        "input_gate is an array; accepted with layer 'gilr' is None": {"layer": "gilr", "input_gate": x},
+        "output_gate is an array; accepted with decay 'value' and epilogue 'none' is None": {"decay": "value", "output_gate": x},
+        "input has shape .2, 11, 3. with seq_offsets; accepted is a batch of 1": {"layer": "gilr", "seq_offsets": [0, 11]},
         "input_gate is None; accepted with layer 'rglru' are arrays": {"layer": "rglru", "param": np.zeros(3)},
         "input_gate has shape": {"decay": "value", "input_gate": x[:, 1:]},
         "param has shape": {"layer": "hgrn", "param": np.zeros(4)},

@@ -12,6 +12,13 @@ dense(x::DenseArray) = x
 dense(x::AbstractArray) = Array(x)
 dense(::Nothing) = nothing
 
+# Memory for a result. What lies behind the last of packed sequences the library does not write: it is 0.
+function fresh(::Type{T}, size, offsets) where {T}
+    array = Array{T}(undef, size)
+    offsets === nothing || fill!(reinterpret(UInt8, vec(array)), 0x00)
+    array
+end
+
 # The number of a direction.
 is_reverse(reverse) = Int32(reverse ? 402 : 401)
 

@@ -41,8 +41,7 @@ function run_custom(combine::F, x::AbstractArray{T}, mode, state, layout, revers
                                               Ptr{Cvoid}))
     operator = Ref(CustomOperator(element_bytes = sizeof(T), state = pointer_from_objref(callback), batched = trampoline))
     input, state, offsets = dense(x), dense(state), dense(offsets)
-    output = mode === :reduction ? Array{T}(undef, state_size) : Array{T}(undef, size(x))
-    final = Array{T}(undef, state_size)
+    output, final = fresh(T, mode === :reduction ? state_size : size(x), offsets), fresh(T, state_size, offsets)
     GC.@preserve callback operator input output state final offsets begin
         desc = OperatorDesc(; kind = OPERATOR_CUSTOM, layout = layout_number, mode = number_of("mode", mode, MODES, FIRST_MODE),
                             direction = is_reverse(reverse), batch = batch, time = time, channels = channels,
@@ -93,5 +92,7 @@ function reduce_scan(op, x::AbstractArray; state = nothing, layout = :ctb, rever
     if name !== nothing
         return reduce_scan(name, x; state = state, layout = layout, reverse = reverse, offsets = offsets, options = options)
     end
+    isempty(x) && state === nothing && offsets === nothing && throw(ArgumentError(
+        "x has size $(size(x)); accepted without a state are arrays of one step or more, since a function has no identity"))
     run_custom(op, x, :reduction, state, layout, reverse, offsets, options)[1]
 end

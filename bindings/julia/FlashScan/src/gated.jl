@@ -66,7 +66,7 @@ end
 
 function run_forward(p::GatedProblem, reserve, state_out = Matrix{state_type(eltype(p.inputs[1][2]))}(undef, p.state_size))
     x = p.inputs[1][2]
-    output = Array{eltype(x)}(undef, size(x))
+    output = fresh(eltype(x), size(x), last(p.states[3]))
     forward!(p.plan, p.inputs..., p.states..., :output => output, :state_out => state_out, :reserve => reserve)
     output, state_out
 end
@@ -75,7 +75,7 @@ function run_backward(p::GatedProblem, output, reserve, grad_output, grad_state)
     x, state = p.inputs[1][2], p.states[1][2]
     expect_size("the gradient", grad_output, size(x))
     expect_size("the gradient of the state", grad_state, p.state_size)
-    grads = Dict{Symbol,Any}(name => Array{eltype(array)}(undef, size(array)) for (name, array) in p.inputs)
+    grads = Dict{Symbol,Any}(name => fresh(eltype(array), size(array), last(p.states[3])) for (name, array) in p.inputs)
     grads[:state_in] = state === nothing ? nothing : Array{eltype(state)}(undef, size(state))
     backward!(p.plan, p.inputs[(p.takes_input ? 1 : 2):end]..., p.states...,
               :output => p.has_epilogue ? nothing : output, :reserve => reserve,

@@ -55,7 +55,7 @@ end
 new_state(p::LinearProblem) = Matrix{state_type(eltype(p.x))}(undef, p.state_size)
 
 function run_forward(p::LinearProblem, layout, state_out)
-    h = similar(p.x)
+    h = fresh(eltype(p.x), size(p.x), p.offsets)
     plan = Plan(LinearDesc(; p.desc..., output = to_strides(three_axes(h, layout))), p.options)
     forward!(plan, :input => p.x, :gate => p.gate, :output => h, :state_in => p.state_in, :state_out => state_out,
              :reset => p.reset, :seq_offsets => p.offsets, :state_indices => p.indices)
@@ -66,7 +66,7 @@ function run_backward(p::LinearProblem, layout, h, grad_h, grad_state)
     expect_size("the gradient", grad_h, size(p.x))
     grad_h = in_memory(convert(AbstractArray{eltype(p.x)}, grad_h))
     expect_size("the gradient of the state", grad_state, p.state_size)
-    grad_gate, grad_x = similar(p.gate), similar(p.x)
+    grad_gate, grad_x = (fresh(eltype(array), size(array), p.offsets) for array in (p.gate, p.x))
     grad_gate_sizes, grad_gate_steps = three_axes(grad_gate, layout)
     desc = LinearDesc(; p.desc..., output = to_strides(three_axes(h, layout)),
                       grad_input = to_strides(three_axes(grad_x, layout)),
@@ -91,7 +91,7 @@ end
 - `state` is h before the first step, `final` h after the last, of size `(C, B)`, in `Float32` for 16-bit `x`.
 - `reset` of size `(T, B)`: where it is true the carried state is 0 before the step.
 - `offsets` of N + 1 integers from 0: N sequences one after another in one row (B = 1), `offsets[n]+1:offsets[n+1]`; states
-  are then `(C, N)`. Steps behind the last sequence are not written.
+  are then `(C, N)`. Behind the last sequence results and gradients are 0.
 - Elements are `Float32`, `Float64`, `Float16`, `BFloat16`, `ComplexF32` or `ComplexF64`; a gate may be `Float32` with
   16-bit and `ComplexF32`, `Float64` with `ComplexF64`.
 

@@ -59,7 +59,7 @@ end
 new_state(p::OperatorProblem{T}) where {T} = Array{state_type(T)}(undef, p.state_size)
 
 function run_forward(p::OperatorProblem{T}, index = nothing) where {T}
-    output, state_out = Array{T}(undef, p.output_size), new_state(p)
+    output, state_out = fresh(T, p.output_size, p.offsets), new_state(p)
     forward!(p.plan, :input => p.input, :gate => p.gate, :output => output, :index => index, :state_in => p.state_in,
              :state_out => state_out, :seq_offsets => p.offsets)
     output, state_out
@@ -72,7 +72,8 @@ function run_backward(p::OperatorProblem{T}, output, grad_output, grad_state) wh
     affine = p.kind === :affine
     takes_input = affine ? reduction : p.kind !== :add
     takes_output = (affine || p.kind === :matmul) && !reduction
-    grad_input, grad_gate = similar(p.input), p.gate === nothing ? nothing : similar(p.gate)
+    grad_input = fresh(T, size(p.input), p.offsets)
+    grad_gate = p.gate === nothing ? nothing : fresh(T, size(p.gate), p.offsets)
     grad_state_in = p.state_in === nothing ? nothing : new_state(p)
     backward!(p.plan, :input => takes_input ? p.input : nothing, :gate => p.gate,
               :output => takes_output ? output : nothing, :state_in => p.state_in, :seq_offsets => p.offsets,
@@ -169,7 +170,7 @@ extremum(op) = throw(ArgumentError("op is $op; accepted are min and max, which a
 
 function run_indexed(p::OperatorProblem)
     p.kind in (:min, :max) || extremum(p.kind)
-    index = Array{Int64}(undef, p.output_size)
+    index = fill(-1, p.output_size)
     y, final = run_forward(p, index)
     index .+= 1
     y, index, final

@@ -71,7 +71,7 @@ end
 new_state(p::RnnProblem{T}) where {T} = Array{state_type(T)}(undef, p.state_size)
 
 function run_forward(p::RnnProblem{T}, bias, reserve, state_out = new_state(p)) where {T}
-    output = Array{T}(undef, p.output_size)
+    output = fresh(T, p.output_size, last(p.masks[2]))
     forward!(p.plan, :input => p.input, :weight => p.weight, :bias => dense(bias), :output => output,
              :state_in => p.state_in, :state_out => state_out, :reserve => reserve, p.masks...)
     output, state_out
@@ -80,7 +80,7 @@ end
 function run_backward(p::RnnProblem{T,W}, output, reserve, grad_output, grad_state) where {T,W}
     expect_size("the gradient", grad_output, p.output_size)
     expect_size("the gradient of the states", grad_state, p.state_size)
-    grad_input, grad_weight, grad_bias = similar(p.input), similar(p.weight), Array{W}(undef, p.bias_size)
+    grad_input, grad_weight, grad_bias = fresh(T, size(p.input), last(p.masks[2])), similar(p.weight), Array{W}(undef, p.bias_size)
     grad_state_in = p.state_in === nothing ? nothing : new_state(p)
     backward!(p.plan, :weight => p.weight, :output => output, :state_in => p.state_in, :reserve => reserve, p.masks...,
               :grad_output => dense(convert(AbstractArray{T}, grad_output)), :grad_state_out => dense(grad_state),

@@ -61,7 +61,7 @@ end
 
 function run_forward(p::SelectiveProblem, matrix_type, state_out = Array{matrix_type}(undef, p.state_size))
     u = p.inputs[1][2]
-    output = Array{eltype(u)}(undef, size(u))
+    output = fresh(eltype(u), size(u), last(p.masks[2]))
     forward!(p.plan, p.inputs..., p.masks..., :output => output, :state_out => state_out)
     output, state_out
 end
@@ -70,7 +70,7 @@ function run_backward(p::SelectiveProblem, grad_output, grad_state)
     u = p.inputs[1][2]
     expect_size("the gradient", grad_output, size(u))
     expect_size("the gradient of the state", grad_state, p.state_size)
-    grads = Dict{Symbol,Any}(name => Array{eltype(array)}(undef, get(p.sizes, name, size(array)))
+    grads = Dict{Symbol,Any}(name => fresh(eltype(array), get(p.sizes, name, size(array)), last(p.masks[2]))
                              for (name, array) in p.inputs)
     backward!(p.plan, p.inputs..., p.masks..., :grad_output => dense(convert(AbstractArray{eltype(u)}, grad_output)),
               :grad_state_out => dense(grad_state), (Symbol(:grad_, name) => grad for (name, grad) in grads)...)

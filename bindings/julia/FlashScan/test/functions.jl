@@ -44,6 +44,27 @@ end
     end
 end
 
+@testset "steps behind the last of packed sequences are 0" begin
+    behind(array) = selectdim(array, ndims(array), 3:50)
+    offsets, x, ones50 = [0, 2], rand(3, 50), ones(3, 50)
+    for back in (linear_scan_pullback(x, x; offsets = offsets), gated_scan_pullback(x, x; layer = :mingru, offsets = offsets),
+                 prefix_scan_pullback(:mul, x; offsets = offsets))
+        (h, _), back = back
+        @test all(iszero, behind(h))
+        @test all(all(iszero, behind(grad)) for grad in back(ones50) if grad isa AbstractArray && size(grad) == size(h))
+    end
+    (y, _), back = selective_scan_pullback(x, x, -ones(2, 3), rand(2, 50, 1), rand(2, 50, 1); offsets = offsets)
+    grads = back(ones50)
+    @test all(all(iszero, each[:, 3:50, :]) for each in (y, grads.u, grads.delta, grads.B, grads.C))
+    (h, _), back = rnn_pullback(:elman, rand(3, 1, 1, 50, 1), rand(3, 3, 1, 1); offsets = offsets)
+    @test all(iszero, h[:, :, 3:50, :]) && all(iszero, back(ones(size(h)))[1][:, :, :, 3:50, :])
+    states = affine_scan(rand(2, 2, 1, 50), rand(2, 1, 50); offsets = offsets)
+    @test all(iszero, states[:, :, 3:50])
+    @test all(iszero, indexed_scan(max, x; offsets = offsets)[2][:, 3:50])
+    @test all(iszero, prefix_scan((l, r) -> l + r, x; offsets = offsets)[:, 3:50])
+    @test occursin("no identity", sentence(() -> reduce_scan((l, r) -> l + r, zeros(3, 0))))
+end
+
 @testset "the header's matrices are transposes" begin
     input, weight = rand(3, 2, 1, 4, 1), rand(3, 3, 2, 1)
     output, final = rnn(:elman, input, weight)

@@ -23,6 +23,7 @@ from ._errors import FlashscanError, FlashscanTypeError, FlashscanValueError
 from ._spaces import CupySpace, NumpySpace, Signature, Spec
 
 DATA = range(lib.F32, lib.C128 + 1)
+REAL = [number for number in DATA if number not in (lib.C64, lib.C128)]
 INTEGERS = (lib.I32, lib.I64, lib.U8)
 _WIDE = {lib.BF16: lib.F32, lib.F16: lib.F32}
 
@@ -73,22 +74,22 @@ def thread_count(threads: Any) -> int:
     return number or lib.default_threads
 
 
-def data_number(spec: Spec) -> int:
-    if spec.number is None or spec.number not in DATA:
+def _number_among(spec: Spec, accepted: Sequence[int], use: str, names: str) -> int:
+    if spec.number is None or spec.number not in accepted:
         raise FlashscanTypeError(
-            f"{spec.name} has dtype {spec.dtype}; accepted are float32, float64, float16, bfloat16 (ml_dtypes' in "
-            "NumPy), complex64 and complex128, in native byte order"
+            f"{spec.name} has dtype {spec.dtype}; accepted{use} are float32, float64, float16, bfloat16 (ml_dtypes' in "
+            f"NumPy){names}, in native byte order"
         )
     return spec.number
 
 
-def real_number(spec: Spec, use: str = "") -> int:
-    number = data_number(spec)
-    if number in (lib.C64, lib.C128):
-        raise FlashscanTypeError(
-            f"{spec.name} has dtype {spec.dtype}; accepted{use} are float32, float64, float16 and bfloat16"
-        )
-    return number
+def data_number(spec: Spec, use: str = "", others: str = "") -> int:
+    """``others``: further dtypes that are accepted for the ``use``."""
+    return _number_among(spec, DATA, use, ", complex64, complex128" + others)
+
+
+def real_number(spec: Spec, use: str = "", others: str = "") -> int:
+    return _number_among(spec, REAL, use, others)
 
 
 def dtype_beside(spec: Spec, like: Spec, others: dict[Any, int]) -> None:
@@ -189,10 +190,12 @@ class Problem:
         self.read(lib.RESET, spec)
         return flag
 
-    def read_offsets(self, spec: Spec | None) -> tuple[int, int]:
-        """The number of sequences and the dtype of their offsets, zeros if not given."""
+    def read_offsets(self, spec: Spec | None, like: Spec, batch: int) -> tuple[int, int]:
+        """The number of sequences and the dtype of their offsets, zeros if not given. ``batch``: that of ``like``."""
         if spec is None:
             return 0, 0
+        if batch != 1:
+            raise FlashscanValueError(f"{like.name} has shape {like.shape} with {spec.name}; accepted is a batch of 1")
         if spec.number not in (lib.I32, lib.I64):
             raise FlashscanTypeError(f"{spec.name} has dtype {spec.dtype}; accepted are int32 and int64")
         if len(spec.shape) != 1 or spec.size < 2:
@@ -396,11 +399,15 @@ def space_of(value: Any) -> Any:
 
 def _converted(space: Any, value: Any, like: Any, name: str) -> Any:
     try:
-        return space.convert(value, like)
+        array = space.convert(value, like)
+        if isinstance(value, int) and space.known.get(array.dtype) in INTEGERS and array.item() != value:
+            raise OverflowError
+        return array
     except FlashscanError:
         raise
     except Exception as error:
-        raise FlashscanTypeError(f"{name} is {value!r}, of which no array can be made; accepted are arrays") from error
+        of = f" of dtype {like.dtype}" if isinstance(value, int) and value is not like else ""
+        raise FlashscanTypeError(f"{name} is {value!r}, of which no array{of} can be made; accepted are arrays") from error
 
 
 def look(

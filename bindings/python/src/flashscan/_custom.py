@@ -12,7 +12,7 @@ from typing import Any
 from . import _library as lib
 from ._call import Problem, look, space_of, thread_count
 from ._errors import FlashscanError, FlashscanTypeError, FlashscanValueError
-from ._operator import CUSTOM, CudaOperator, HostOperator, Scan, axis_of
+from ._operator import CUSTOM, EXCLUSIVE, REDUCTION, CudaOperator, HostOperator, Scan, axis_of
 from ._spaces import Elements, Spec
 
 # Of which numbers gradients of elements are made.
@@ -106,6 +106,11 @@ def _prepare(request: Request, names: Sequence[str], arrays: Sequence[Any]) -> t
         raise FlashscanTypeError(f"x is a {type(arrays[0]).__name__}; operators take arrays of NumPy, PyTorch and CuPy")
     arrays, signatures = look(space, arrays, 0, [name.removesuffix("?") for name in names])
     problem = Problem(space, names, 0, signatures)
+    there = HostOperator if problem.backend == lib.CPU else CudaOperator
+    if isinstance(request.op, (HostOperator, CudaOperator)) and not isinstance(request.op, there):
+        raise FlashscanTypeError(
+            f"op is a {type(request.op).__name__} and x is on {problem.device}; accepted there are {there.__name__} and functions"
+        )
     x, axis = problem.specs[0], axis_of(request.axis, None, len(problem.specs[0].shape), 0)
     scan = Scan(problem, x, CUSTOM, request.mode, axis, 0, request.reverse, problem.specs[-1])
     return problem, scan, arrays
@@ -145,6 +150,12 @@ def forward(request: Request, x: Any, initial: Any, seq_offsets: Any, out: Any =
     names = ("x", "initial?", "out?", "seq_offsets?")
     problem, scan, arrays = _prepare(request, names, (x, initial, out, seq_offsets))
     spec, start, into, _ = problem.specs
+    if start is None and request.mode == EXCLUSIVE:
+        raise FlashscanValueError("initial is None; accepted with exclusive and an op that is no name are arrays")
+    if start is None and (final or request.mode == REDUCTION) and not spec.shape[scan.axis] and 0 not in scan.state_shape:
+        raise FlashscanValueError(
+            f"x has shape {spec.shape} and initial is None; accepted without steps and with an op that is no name are arrays"
+        )
     problem.read(lib.INPUT, spec)
     problem.read_converted(lib.STATE_IN, start, scan.state_shape, spec.dtype)
     scan.write(problem, into, spec.dtype)

@@ -65,18 +65,20 @@ def hides_state(layer: str | None, epilogue: str) -> bool:
     return layer == "qrnn" if layer is not None else epilogue != "none"
 
 
-def _check_needed(layer: str | None, decay: str | None, epilogue: str, extra: list[Spec | None]) -> None:
-    """Refuses that a gate or a parameter of the layer is missing, before anything is run."""
+def _check_extra(layer: str | None, decay: str | None, epilogue: str, extra: list[Spec | None]) -> None:
+    """Refuses that a gate or a parameter of the layer is missing, and those that it does not have."""
     needed = {
         "second_gate": layer == "minlstm" or decay == "ratio",
         "input_gate": layer == "rglru",
         "output_gate": hides_state(layer, epilogue),
         "param": layer in ("hgrn", "rglru") or decay in ("lower_bound", "softplus"),
     }
+    free = {"bias"} if layer is not None else {"bias", "input_gate"}
     for name, array in zip(_EXTRA, extra):
-        if array is None and needed.get(name):
+        if name not in free and (array is not None) != needed[name]:
             parts = f"decay {decay!r} and epilogue {epilogue!r}" if layer is None else f"layer {layer!r}"
-            raise FlashscanValueError(f"{name} is None; accepted with {parts} are arrays")
+            given, accepted = ("None", "are arrays") if array is None else ("an array", "is None")
+            raise FlashscanValueError(f"{name} is {given}; accepted with {parts} {accepted}")
 
 
 def keeps_input(layer: str | None, scale: str, activation: str, has_input_gate: bool) -> bool:
@@ -117,10 +119,14 @@ class _Layer:
             parts += (lib.GATED_INPUT_GATE_NONE if input_gate is None else lib.GATED_INPUT_GATE_SIGMOID,)
             parts += (choose("epilogue", epilogue, EPILOGUES),)
         elif (decay, scale, activation, epilogue) != _NO_PARTS:
-            raise FlashscanValueError(f"layer is {layer!r}, which says what its parts are; accepted are no parts beside it")
-        _check_needed(layer, decay, epilogue, extra)
+            named = zip(("decay", "scale", "activation", "epilogue"), (decay, scale, activation, epilogue), _NO_PARTS)
+            part, given, none = next(each for each in named if each[1] != each[2])
+            raise FlashscanValueError(
+                f"{part} is {given!r} with layer {layer!r}, which says what its parts are; accepted is {none!r}"
+            )
+        _check_extra(layer, decay, epilogue, extra)
         batch, time, channels = (like.shape[axis] for axis in self.axes)
-        sequences, offsets = problem.read_offsets(masks[0])
+        sequences, offsets = problem.read_offsets(masks[0], like, batch)
         flags |= problem.read_reset(masks[1], (batch, time), lib.GATED_FLAG_RESET)
         strides = {}
         for name, array, arg in (("gate", gate, lib.GATE), *zip(_EXTRA[:3], extra, _EXTRA_NUMBERS)):

@@ -91,7 +91,7 @@ class _Linear:
         dtype_beside(gate, like, _GATES)
         broadcast = _broadcast(gate, like, self.axes)
         batch, time, channels = (like.shape[axis] for axis in self.axes)
-        sequences, offsets = problem.read_offsets(seq_offsets)
+        sequences, offsets = problem.read_offsets(seq_offsets, like, batch)
         flags = problem.read_reset(reset, (batch, time), lib.LINEAR_FLAG_RESET)
         self.fields = (number, data_number(gate), layout_number, form, broadcast, lib.direction(flag("reverse", reverse)), flags)
         self.fields += (batch, time, channels, sequences, offsets, 0)

@@ -53,7 +53,8 @@ def _numbers(x: Spec, op: str) -> tuple[int, int]:
         )
     if x.number == lib.BOOL and op in _OF_INTEGERS:
         raise FlashscanTypeError(f"{x.name} has dtype {x.dtype}, which no results of {op!r} fit; accepted are numbers")
-    return real_number(x, f" for {op!r}") if op in _REAL else data_number(x), NAMED[op]
+    others = "" if op not in _OF_INTEGERS else ", int32, int64, uint8" + (", bool" if op in _OF_BOOLS else "")
+    return (real_number if op in _REAL else data_number)(x, f" for {op!r}", others), NAMED[op]
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Scan:
             )
         if dtype is None:
             dtype = 0 if custom else data_number(x)
-        sequences, offsets = problem.read_offsets(seq_offsets)
+        sequences, offsets = problem.read_offsets(seq_offsets, x, batch)
         self.fields = (dtype, number, lib.LAYOUT_BTC, mode, lib.direction(flag("reverse", reverse)), 0, offsets, batch, time, channels)
         self.fields += (x.shape[-1] if inner else 0, sequences)
         self.state_shape = ((sequences,) if problem.packed else x.shape[:axis]) + behind
@@ -309,7 +310,9 @@ def prefix_scan(
         axis: the axis of time; -3 for "matmul", -1 for the other names. Other operators need it.
         reverse: the same scan on the flipped sequence, flipped back.
         exclusive: ``x[t]`` is left out of ``y[t]``; the first is ``initial``, or the identity of a named operator.
-        initial: left operand of the first element: ``x``'s shape without ``axis``; ``[num_sequences, ...]`` if packed.
+        initial: left operand of the first element: ``x``'s shape without ``axis``; ``[num_sequences, ...]`` if packed. Without
+            it operators that are no names have no result for an empty sequence: no axis of extent 0 is reduced, and of a
+            packed sequence without steps the last prefix is 0.
         seq_offsets: int32 or int64 ``[num_sequences + 1]``: packed sequences along ``axis``.
         return_index: of "min" and "max", also return the running argmin or argmax: for each of ``y`` the step of ``x``
             that it comes from, int64, counted along ``axis`` from its beginning; of equal ones the earlier in the order

@@ -80,7 +80,7 @@ class _Network:
             raise FlashscanValueError(f"R has shape {R.shape}; accepted is {(gates, heads, dim, dim)} for {cell}")
         data = real_number(like)
         dtype_beside(R, like, {lib.BF16: lib.F32, lib.F16: lib.F32})
-        sequences, offsets = problem.read_offsets(seq_offsets)
+        sequences, offsets = problem.read_offsets(seq_offsets, like, batch)
         flags = problem.read_reset(reset, (batch, time), lib.RNN_FLAG_RESET)
         flags |= (lib.RNN_FLAG_ALL_STATES if all_states else 0) | (lib.RNN_FLAG_TRAINING if training else 0)
         flags |= lib.RNN_FLAG_ALLOW_TF32 if flag("allow_tf32", allow_tf32) else 0

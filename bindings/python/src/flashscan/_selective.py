@@ -45,7 +45,7 @@ class _Selective:
             raise FlashscanTypeError(f"A has dtype {A.dtype}; accepted are {self.real}{complex_too}")
         self.step = like.dtype if A.dtype == self.real else A.dtype
         problem.read(lib.A, A)
-        sequences, offsets = problem.read_offsets(masks[0])
+        sequences, offsets = problem.read_offsets(masks[0], like, batch)
         flags = problem.read_reset(masks[1], (batch, time), lib.SELECTIVE_FLAG_RESET)
         if flag("delta_softplus", softplus):
             flags |= lib.SELECTIVE_FLAG_SOFTPLUS

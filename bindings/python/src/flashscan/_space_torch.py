@@ -13,11 +13,12 @@ from torch.autograd import forward_ad
 
 from . import _library as lib
 from ._errors import FlashscanTypeError, FlashscanValueError
-from ._spaces import Elements, NumpySpace, Signature, Spec, dense_strides, no_stream
+from ._spaces import Elements, NumpySpace, Signature, Spec, dense_strides, no_stream, takes
 
 
 _C: Any = getattr(torch, "_C")
 _functorch: Any = getattr(_C, "_functorch", None)
+_strided = torch.strided
 _wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
 _transforms: Any = getattr(_functorch, "peek_interpreter_stack", None) or getattr(_functorch, "are_transforms_active", lambda: None)
 
@@ -49,6 +50,8 @@ def _signature(tensor: Any) -> Signature:
             "a tensor requires grad, which flashscan does not record; accepted are those of flashscan.torch's "
             "functions, or any under torch.no_grad()"
         )
+    if tensor.layout is not _strided:
+        raise FlashscanTypeError(f"a tensor has the layout {tensor.layout}; accepted is torch.strided")
     # Asking for strides takes three times as long.
     strides = None if tensor.is_contiguous() else tensor.stride()
     return tensor.shape, strides, tensor.dtype, tensor.device, tensor.is_conj() or tensor.is_neg()
@@ -88,7 +91,8 @@ class TorchSpace:
         if isinstance(value, torch.Tensor):
             return value
         if isinstance(value, (int, float, complex)):
-            return torch.tensor(value, dtype=like.dtype, device=like.device)
+            dtype = like.dtype if takes(self.known.get(like.dtype), value) else None
+            return torch.tensor(value, dtype=dtype, device=like.device)
         if isinstance(value, (list, tuple)):
             return torch.tensor(value, device=like.device)
         return torch.as_tensor(value)

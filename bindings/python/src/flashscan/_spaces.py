@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import _library as lib
+from ._errors import FlashscanTypeError
 
 Signature = tuple[Any, ...]  # what can be hashed
 
@@ -97,6 +98,18 @@ def dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
+_WHOLE, _COMPLEX = {lib.I32, lib.I64, lib.U8}, {lib.C64, lib.C128}
+
+
+def takes(number: int | None, value: complex) -> bool:
+    """Whether the dtype of the library's number has numbers like ``value``."""
+    if number in _WHOLE:
+        return isinstance(value, int)
+    if number == lib.BOOL:
+        return isinstance(value, bool)
+    return number in _COMPLEX or (number is not None and not isinstance(value, complex))
+
+
 class NumpySpace:
     kind: type = np.ndarray
     kinds = {np.ndarray}  # types of arrays that are taken as they are
@@ -131,9 +144,12 @@ class NumpySpace:
         return Spec(shape, strides, dtype, self.number(dtype), dtype.itemsize, "cpu", plain, writeable)
 
     def convert(self, value: Any, like: Any) -> Any:
-        """An array of this space; numbers take the dtype of ``like``."""
+        """An array of this space; numbers take the dtype of ``like``, if it has such numbers."""
         if isinstance(value, (int, float, complex)):
-            return np.asarray(value, like.dtype)
+            number = self.known.get(like.dtype) or self.number(like.dtype)  # whose look at a name takes longer
+            return np.asarray(value, like.dtype if takes(number, value) else None)
+        if isinstance(value, np.ma.MaskedArray):
+            raise FlashscanTypeError("an array is masked, which flashscan does not see; accepted are arrays without a mask")
         if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
             return np.from_dlpack(value)
         return np.asarray(value)
@@ -231,7 +247,8 @@ class CupySpace(NumpySpace):
         return Spec(shape, strides, dtype, self.number(dtype), dtype.itemsize, device)
 
     def convert(self, value: Any, like: Any) -> Any:
-        return self.cupy.asarray(value, like.dtype if isinstance(value, (int, float, complex)) else None)
+        is_number = isinstance(value, (int, float, complex))
+        return self.cupy.asarray(value, like.dtype if is_number and takes(self.number(like.dtype), value) else None)
 
     @staticmethod
     def pointer(array: Any) -> int:

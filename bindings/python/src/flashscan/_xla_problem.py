@@ -19,7 +19,7 @@ import numpy as np
 from . import _library as lib
 from ._call import Kind, Problem, thread_count
 from ._errors import FlashscanError, FlashscanTypeError
-from ._spaces import NumpySpace, Spec
+from ._spaces import NumpySpace, Spec, takes
 
 
 class _TracedSpace(NumpySpace):
@@ -58,7 +58,8 @@ def arrays_of(kind: Kind, *values: Any) -> list[Any]:
                 raise FlashscanTypeError(f"{name} is None; accepted are arrays")
             continue
         try:
-            arrays[place] = jnp.asarray(value, dtype if isinstance(value, (int, float, complex)) else None)
+            is_number = dtype is not None and isinstance(value, (int, float, complex))
+            arrays[place] = jnp.asarray(value, dtype if is_number and takes(_SPACE.number(dtype), value) else None)
         except (TypeError, ValueError, OverflowError) as error:
             name = name.removesuffix("?")
             raise FlashscanTypeError(
