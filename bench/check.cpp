@@ -51,11 +51,12 @@ double relative_error(const std::vector<double>& got, const std::vector<double>&
 }
 
 void Verdict::add(double new_error, double new_bound) {
-    passed = (passed || bound == 0) && new_error <= new_bound;
-    if (bound == 0 || new_error / new_bound > error / bound) {
+    passed = (passed || !any) && new_error <= new_bound;
+    if (!any || new_error / new_bound > error / bound) {
         error = new_error;
         bound = new_bound;
     }
+    any = true;
 }
 
 Verdict check_outputs(Machine& machine, const Problem& problem, const Tensors& tensors) {

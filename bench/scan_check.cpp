@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrences: some rows against the reference, all that are summed up where the gate is broadcast. Gated layers
-// and selective scans: some channels of the whole batch, so that sums over batch and time are complete; and gradients
-// of B and C per step, sums over the channels of a group, on a whole group of one row.
+// Checks a pass of a scan against the reference on a part of the problem, number by number within the bounds of the
+// tests. Of a linear recurrence the part is some rows, or all that a broadcast gate sums over; of gated layers and
+// selective scans it is some channels of the whole batch, so that sums over batch and time are complete. Gradients of B
+// and C per step sum over the channels of a group: they are checked on a whole group of one row, in some states.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "reference.h"
 #include "support/gated_bound.h"
@@ -165,16 +170,19 @@ void set_tolerances(const support::SelectiveProblem& part, Given given, bool, Ex
                             expected);
 }
 
-// Counts in the number that comes nearest to the error that it may have, relative to the largest.
+// Adds to the verdict the number whose error is largest beside its tolerance; both are divided by the largest finite
+// value that is expected.
 void count_in(Verdict& verdict, const support::Values& got, const support::Expected& expected) {
     double largest = 0, worst = -1, bound = 0;
     for (size_t i = 0; i < got.size(); ++i) {
-        largest = std::max(largest, support::modulus(expected.value[i]));
+        const double size = support::modulus(expected.value[i]);
+        if (std::isfinite(size)) largest = std::max(largest, size);
         const double excess = support::excess(got[i], expected.value[i], expected.tolerance[i]);
+        if (!std::isfinite(excess)) return verdict.add(INFINITY, 1);
         if (excess > worst) worst = excess, bound = expected.tolerance[i];
     }
     if (largest > 0) bound /= largest;
-    verdict.add(worst * bound, bound);
+    verdict.add(worst > 0 ? worst * bound : 0, bound);
 }
 
 // Compares what `wanted` names of the outputs.
@@ -205,6 +213,7 @@ void check_part(Machine& machine, const Problem& p, const L& layer, const Tensor
     for (const auto& [id, each] : expected) count_in(verdict, got.at(id), each);
 }
 
+// The numbers of a part: as many as the reference takes in about a second, and the most.
 constexpr int64_t few = int64_t{1} << 20, most = int64_t{1} << 26;
 
 // Compares as many rows as the reference takes in about a second; where the gate is broadcast, all that are summed up.

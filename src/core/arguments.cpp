@@ -153,7 +153,7 @@ void add_scratch_argument(std::vector<ArgumentSpec>& specs, size_t bytes, bool r
     specs.back().alignment = 256;
 }
 
-Buffers::Buffers(const Pointers& found)
+CommonBuffers::CommonBuffers(const Pointers& found)
     : input(found[ArgId::input]),
       output(found[ArgId::output]),
       state_in(found[ArgId::state_in]),

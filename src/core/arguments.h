@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <vector>
@@ -84,9 +86,9 @@ class Pointers {
 
 // The pointers that kernels of every family work on. Optional arguments that were not given, and those that a family or
 // a layer does not have, are null.
-struct Buffers {
+struct CommonBuffers {
     const void* input = nullptr;
-    void* output = nullptr;  // only read in backward
+    void* output = nullptr;  // backward, where it is given, reads it
     const void* state_in = nullptr;
     void* state_out = nullptr;
     const uint8_t* reset = nullptr;
@@ -96,8 +98,8 @@ struct Buffers {
     void *grad_input = nullptr, *grad_state_in = nullptr;
     void* scratch = nullptr;
 
-    Buffers() = default;
-    explicit Buffers(const Pointers& found);
+    CommonBuffers() = default;
+    explicit CommonBuffers(const Pointers& found);
 };
 
 // Throws Error for an argument of a number that is none of the specs'; `field` is where the caller gave it.

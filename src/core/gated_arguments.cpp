@@ -2,6 +2,8 @@
 // Lists the arguments of both passes of a gated layer, and puts the pointers of a call into GatedBuffers.
 #include "core/gated_arguments.h"
 
+#include <utility>
+
 #include "core/error.h"
 #include "core/tensors.h"
 

@@ -7,8 +7,8 @@
 
 namespace flashscan {
 
-struct GatedBuffers : Buffers {
-    using Buffers::Buffers;
+struct GatedBuffers : CommonBuffers {
+    using CommonBuffers::CommonBuffers;
     const void *gate = nullptr, *second_gate = nullptr, *input_gate = nullptr, *output_gate = nullptr;
     const void *param = nullptr, *bias = nullptr;
     void* reserve = nullptr;  // h, where OUTPUT is not h; only read in backward

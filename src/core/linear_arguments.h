@@ -7,8 +7,8 @@
 
 namespace flashscan {
 
-struct LinearBuffers : Buffers {
-    using Buffers::Buffers;
+struct LinearBuffers : CommonBuffers {
+    using CommonBuffers::CommonBuffers;
     const void* gate = nullptr;
     void* grad_gate = nullptr;
 };

@@ -7,8 +7,8 @@
 
 namespace flashscan {
 
-struct OperatorBuffers : Buffers {
-    using Buffers::Buffers;
+struct OperatorBuffers : CommonBuffers {
+    using CommonBuffers::CommonBuffers;
     const void* gate = nullptr;
     void* index = nullptr;
     void* grad_gate = nullptr;

@@ -7,8 +7,8 @@
 
 namespace flashscan {
 
-struct RnnBuffers : Buffers {
-    using Buffers::Buffers;
+struct RnnBuffers : CommonBuffers {
+    using CommonBuffers::CommonBuffers;
     const void *weight = nullptr, *bias = nullptr;
     int32_t* iterations = nullptr;  // this and `residual` hold 0 when the kernel is called
     float* residual = nullptr;

@@ -7,9 +7,9 @@
 
 namespace flashscan {
 
-// OUTPUT is null in backward, and where STATE_OUT alone is wanted.
-struct SelectiveBuffers : Buffers {
-    using Buffers::Buffers;
+// Backward does not read OUTPUT, and it is null there; forward it is null where a rank wants STATE_OUT alone.
+struct SelectiveBuffers : CommonBuffers {
+    using CommonBuffers::CommonBuffers;
     const void *delta = nullptr, *output_gate = nullptr;
     const void *a = nullptr, *b = nullptr, *c = nullptr, *d = nullptr, *bias = nullptr;
     void *grad_delta = nullptr, *grad_output_gate = nullptr;

@@ -16,8 +16,8 @@ inline bool streams_outputs(int64_t output_bytes) { return output_bytes >= (int6
 
 // Calls of both families share the rows, chunks and sums of the partition, how the pass walks, and where states enter
 // and leave.
-template <typename Problem, typename Buffers>
-void set_recurrence(LinearCall& call, const Problem& p, const LinearPartition& q, const Buffers& b, Pass pass) {
+template <typename Problem>
+void set_recurrence(LinearCall& call, const Problem& p, const LinearPartition& q, const CommonBuffers& b, Pass pass) {
     const bool backward = pass == Pass::backward;
     call.backward = backward;
     call.ascending = (p.direction == Direction::forward) != backward;

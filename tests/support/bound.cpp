@@ -51,7 +51,7 @@ struct Arithmetic {
     explicit Arithmetic(const Problem& p)
         : roundoff(unit_roundoff(state_dtype(p.dtype)) + 0x1p-53),
           product(is_complex(p.dtype) ? 3 : 1),
-          depth(16 + 2 * std::log2(static_cast<double>(p.time) + 1)),
+          depth(depth_of(p.time)),
           loss(product * (is_narrow(p) ? 0x1p-149 : 0x1p-1074)),
           gate_loss(p.form == FLASHSCAN_GATE_VALUE ? 0
                     : is_narrow(p)                 ? 0x1p-126
@@ -97,7 +97,7 @@ class Bounds {
         for (const Sequence& s : sequences_of(p_, data_))
             for (int64_t c = 0; c < p_.channels; ++c) backward_row(reference, s, c, sums, counts);
         for (size_t i = 0; i < sums.size(); ++i) {
-            const double additions = p_.broadcast == 0 ? 0 : 32 + 8 * std::sqrt(counts[i]);
+            const double additions = p_.broadcast == 0 ? 0 : additions_of(counts[i]);
             const double error = 1.05 * (sums[i].roundings + additions * arithmetic_.roundoff * sums[i].sum);
             allow(reference.grad_gate, i, p_.gate_dtype, error + sums[i].underflow);
         }

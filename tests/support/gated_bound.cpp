@@ -54,7 +54,7 @@ class Bounds {
           reference_(reference),
           m_{unit_roundoff(state_dtype(p.dtype)) + 0x1p-53,
              state_dtype(p.dtype) == FLASHSCAN_DTYPE_F32 ? 0x1p-126 : 0x1p-1020},
-          depth_(16 + 2 * std::log2(static_cast<double>(p.time) + 1)) {
+          depth_(depth_of(p.time)) {
         for (auto& [id, expected] : reference_.expected) expected.tolerance.resize(expected.value.size());
     }
 
@@ -67,7 +67,7 @@ class Bounds {
         for (const auto& [id, sums] : sums_) {
             for (size_t c = 0; c < sums.size(); ++c) {
                 const double count = static_cast<double>(p_.batch * p_.time);
-                allow(id, c, {0, sums[c].error + (32 + 8 * std::sqrt(count)) * m_.u * sums[c].value});
+                allow(id, c, {0, sums[c].error + additions_of(count) * m_.u * sums[c].value});
             }
         }
     }

@@ -250,7 +250,7 @@ class RnnBounds {
                         if (!turned_.empty()) turns += square(jump[at]);
                         h = std::max(h, step.h);
                     }
-                const double error = 12 * factors_ * std::sqrt(squares) + arithmetic_ * (32 + 8 * std::sqrt(n)) * ones +
+                const double error = 12 * factors_ * std::sqrt(squares) + arithmetic_ * additions_of(n) * ones +
                                      4 * std::sqrt(floors) + std::sqrt(turns);
                 const auto row = static_cast<size_t>(j * p_.width() + w);
                 if (bias) tolerance[row] += error;

@@ -5,10 +5,10 @@
 // state is bounded by its terms: with M[t] the sum of their moduli and E[t] their error,
 //
 //     M[t] = |a[t]| M[t-1] + |x[t]|
-//     E[t] = |a[t]| E[t-1] + (e(a[t]) + u |a[t]|) M[t-1] + e(x[t]) + u M[t]
+//     E[t] = |a[t]| E[t-1] + (e(a[t]) + 2 u |a[t]|) M[t-1] + e(x[t]) + u M[t]
 //
-// in whatever order steps are combined, which adds D u M[t], D growing with the logarithm of the number of steps. Sums
-// over n elements add (32 + 8 sqrt n) u of the sum of moduli.
+// since products may be complex, and D u M[t] besides, in whatever order steps are combined, D growing with the
+// logarithm of the number of steps. Sums over n elements add (32 + 8 sqrt n) u of the sum of moduli.
 #include "support/selective_bound.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ struct Sum {
         ++count;
     }
     Approx result(const Arithmetic& m) const {
-        return {value, error + (32 + 8 * std::sqrt(static_cast<double>(count))) * m.u * moduli};
+        return {value, error + additions_of(static_cast<double>(count)) * m.u * moduli};
     }
 };
 
@@ -96,7 +96,7 @@ class Bounds {
           data_(data),
           expected_(expected),
           m_{unit_roundoff(p.real_dtype()) + 0x1p-53, p.real_dtype() == FLASHSCAN_DTYPE_F32 ? 0x1p-126 : 0x1p-1020},
-          depth_(16 + 2 * std::log2(static_cast<double>(p.time) + 1)),
+          depth_(depth_of(p.time)),
           factor_(p.complex ? 2 : 1) {
         for (auto& [id, one] : expected_) one.tolerance.resize(one.value.size());
     }
@@ -118,7 +118,8 @@ class Bounds {
         bool reset;
     };
 
-    // Half an ulp of the stored dtype wherever a value so far off may lie is added.
+    // Allows the error of x and a rounding of both components, 0.71 ulp of the modulus, at the farthest value that is
+    // allowed.
     void allow(int32_t id, size_t place, Approx x) {
         const auto found = expected_.find(id);
         if (found == expected_.end()) return;

@@ -27,7 +27,8 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
           pitch_(Base::round_to_vectors(channels_)),
           panel_steps_(panel_steps_of(pitch_)),
           long_tiles_(layer_ < gated_layer_count && all_in_place()) {
-        for (int64_t l = 0; sums() && l < pitch_; ++l) w_.gate_sum[l] = w_.rate_sum[l] = 0;
+        if (this->wants_sums())
+            for (int64_t l = 0; l < pitch_; ++l) w_.gate_sum[l] = w_.rate_sum[l] = 0;
         if (pitch_ == channels_) return;
         for (Panel<T>* panel : {&w_.input, &w_.gate, &w_.second_gate, &w_.input_gate, &w_.output_gate, &w_.grad_output,
                                 &w_.states, &w_.previous})
@@ -38,7 +39,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
         Base::one(w_.product, pitch_);
     }
 
-    // Panels hold panel_steps_ steps. Where no panel is used, a tile has more.
+    // Panels hold panel_steps_ steps. Where no panel is used, a tile may have more.
     int64_t tile_steps() const { return long_tiles_ ? summed_steps : panel_steps_; }
 
     void apply(const Row& row, int64_t i, int64_t n, bool write) {
@@ -46,7 +47,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
             steps = write && long_tiles_ ? steps_of_layer(row, i + k, n - k) : least(panel_steps_, n - k);
             apply_tile(this->tile(row, i + k, steps, 0), write);
         }
-        if (write && sums() && ((i + n) % summed_steps == 0 || i + n == row.steps())) flush_sums();
+        if (write && this->wants_sums() && ((i + n) % summed_steps == 0 || i + n == row.steps())) fold_sums();
     }
 
     bool summarise(const Row& row, int64_t i, int64_t n) {
@@ -97,7 +98,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
         if (!p_.backward)
             return with_layer(layer_, [&]<int K>() { layer_forward<K>(w_, tile, p_.states.data != nullptr); });
         const T limit = static_cast<T>(p_.sqrt_slope_limit);
-        with_layer(layer_, [&]<int K>() { layer_backward<K>(w_, tile, limit, sums()); });
+        with_layer(layer_, [&]<int K>() { layer_backward<K>(w_, tile, limit, this->wants_sums()); });
     }
 
   private:
@@ -105,9 +106,8 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
 
     static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-    bool sums() const { return p_.backward && p_.grad_gate.data != nullptr; }
-    // Gradients of so many steps are added in T, and their sums in double. Chunks are multiples of them and tiles end
-    // where they do, so that the order of additions is the same in blocks of any width.
+    // For GRAD|PARAM and GRAD|BIAS the gradients of so many steps are added in T, and these sums in double. Chunks and
+    // tiles end at multiples of them, so that the order is the same in blocks of any width.
     static constexpr int64_t summed_steps = 64;
     static int64_t panel_steps_of(int64_t pitch) {
         int64_t steps = summed_steps;
@@ -115,7 +115,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
         return steps;
     }
     // For each channel w_.sums holds the sum by the rate and then the sum by the bias.
-    void flush_sums() const {
+    void fold_sums() const {
         constexpr int64_t width = Simd<T>::width;
         for (int64_t l = 0; l < pitch_; l += width) {
             const Two<T> sums{(take(w_.rate_sum, l) * take(w_.rate_by_param, l)).v, take(w_.gate_sum, l).v};
@@ -286,7 +286,7 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
         steps.carry = w_.carry[tile.channel];
         const bool kept = p_.states.data != nullptr;
         const T limit = static_cast<T>(p_.sqrt_slope_limit);
-        double* const sums = p_.grad_gate.data != nullptr ? w_.sums + 2 * tile.channel : nullptr;
+        double* const sums = this->wants_sums() ? w_.sums + 2 * tile.channel : nullptr;
         with_layer(layer_, [&]<int K>() {
             if (!p_.backward)
                 tile.down ? layer_row_forward<K, true>(w_, steps, tile, kept)
@@ -310,12 +310,13 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
         LayerTile tile{};
         tile.steps = t.n, tile.down = !p_.ascending;
         tile.channel = t.c, tile.fresh = t.start, tile.edge = -1;
-        // These loops have no runs of steps.
+        // The loops handle the step `fresh` themselves, so tensors may be read in place.
         t.start = -1;
         if (p_.backward) tile.edge = load_previous_layer(t);
         Base::apply_layer(t, tile);
     }
-    // Loads the states before the steps, and returns the vector of which w_.previous.own has them, or -1.
+    // Loads the states before the steps, and returns the first step of the vector whose states are in w_.previous.own,
+    // or -1.
     int64_t load_previous_layer(const TileOf& t) {
         constexpr int64_t width = Simd<T>::width;
         if (t.i + t.n < t.row.steps() || !in_place(t, p_.states)) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated layers that have a name, forward and backward in one loop over the vectors of a tile each. The loops do what
 // the stages and the walk do one after the other, and keep in registers what those pass on in panels. The operations
-// are the same, and so are the bits, but where lanes are steps for the sums that GRAD|PARAM and GRAD|BIAS are made of,
-// which are added in another order. Here are the formulas for a vector and the loop over channels; gated_layer_rows.h
-// has the loop over steps. Other parts, tiles with resets, passes that write nothing, backward without gradients of
-// gates, and with channels innermost a step whose m is 1 take the stages.
+// are the same, and so are the bits. Only where lanes are steps, sums for GRAD|PARAM and GRAD|BIAS are added in another
+// order. Here are the formulas for a vector and the loop over channels; gated_layer_rows.h has the loop over steps.
+// Other parts, tiles with resets, passes that write nothing, backward without gradients of gates, and with channels
+// innermost a step whose m is 1 take the stages.
 #pragma once
 
 #include <type_traits>

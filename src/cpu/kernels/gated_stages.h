@@ -34,8 +34,8 @@ struct OutputPanel {
     alignas(64) T own[Work<T>::size];
 };
 
-// The memory of one worker thread, about 300 KB, of which a tile touches 4 KB of each panel that its layer has. Members
-// with the names of those of Work (linear_tile.h) have the same use.
+// The memory of one worker thread, about 370 KB in f32, of which a tile touches 4 KB of each panel that its layer has.
+// Members with the names of those of Work (linear_tile.h) have the same use.
 template <typename T>
 struct GatedWork {
     static constexpr size_t size = Work<T>::size;
@@ -45,7 +45,7 @@ struct GatedWork {
     OutputPanel<T> y, hidden, grad_input, grad_gate, grad_second, grad_input_gate, grad_output_gate;
     alignas(64) T bias[size], rate[size], rate_by_param[size];  // of the channels of a block
     alignas(64) T carry[size], next[size], product[size], power[size], local[size];
-    alignas(64) T gate_sum[size], rate_sum[size];  // of some steps, where lanes are channels
+    alignas(64) T gate_sum[size], rate_sum[size];  // over GatedColumns::summed_steps steps
     alignas(64) double sums[2 * size], chunk_sums[2 * size];
     uint8_t flags[size];
 };

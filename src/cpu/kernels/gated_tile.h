@@ -29,8 +29,7 @@ class GatedTiles {
     }
 
   protected:
-    // A tile has as many steps as give this many numbers of a panel, and at least one; more where no panel is used
-    // (GatedColumns).
+    // The most numbers of a panel in a tile of more than one step.
     static constexpr int64_t tile_numbers = 4096 / int64_t(sizeof(T));
     enum Flag : uint8_t {
         fresh = 1,   // m is 1 at this step
@@ -60,6 +59,8 @@ class GatedTiles {
     bool wants_gate_gradients() const {
         return p_.grad_gates.data != nullptr || p_.grad_second_gate.data != nullptr || p_.grad_gate.data != nullptr;
     }
+    // Whether the gradients of PARAM and BIAS are wanted, which are sums over a row.
+    bool wants_sums() const { return p_.backward && p_.grad_gate.data != nullptr; }
     bool wants_input_gradients() const { return p_.grad_input.data != nullptr || p_.grad_input_gate.data != nullptr; }
 
     // Fills w_.flags for the steps of the tile if any of them is reset; returns whether one is.
@@ -288,7 +289,7 @@ class GatedEngine : public GatedTiles<T> {
             if (p_.parts.has_input_gate()) load(t, p_.input_gate, w_.input_gate);
         }
         if (gates) load_previous(t);
-        const bool sums = p_.grad_gate.data != nullptr;
+        const bool sums = this->wants_sums();
         if (keeps) aim(t, p_.grad_input, w_.grad_input);
         aim(t, p_.grad_input_gate, w_.grad_input_gate);
         aim(t, p_.grad_gates, w_.grad_gate, sums);

@@ -12,7 +12,8 @@ namespace flashscan::cuda {
 namespace {
 
 // Rows: groups of a set, which are about as many as the blocks of 8 warps that an H200 holds (complex rows have blocks
-// of 4), and twice as many where a lane has at most rows_wide_steps steps; and the fewest groups with which it is faster.
+// of 4), and twice as many where a lane has at most rows_wide_steps steps; and the fewest groups with which it is
+// faster.
 constexpr int64_t rows_set_groups = 256, rows_wide_set_groups = 512, rows_wide_steps = 16;
 constexpr int64_t rows_least_groups = 256;
 // From so many groups on, bringing tiles into L2 ahead gains nothing. Nor does it with up to so many blocks for each

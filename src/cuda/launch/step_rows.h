@@ -27,8 +27,7 @@ inline StateRows state_rows_of(const Sequences& problem, int64_t bytes) {
     states.rows = problem.pooled() ? problem.state_pool : problem.state_rows();
     return states;
 }
-template <typename Buffers>
-void point(StateRows& states, const Buffers& b) {
+inline void point(StateRows& states, const CommonBuffers& b) {
     states.in = static_cast<const char*>(b.state_in);
     states.out = static_cast<char*>(b.state_out);
     states.indices = b.state_indices;
@@ -64,8 +63,9 @@ inline int step_block(int64_t threads, int most, int multiprocessors) {
     return block;
 }
 
-// Returns why kernels for few steps cannot take a problem, or an empty string. They count in 31 bits: steps, `numbers`
-// of each, which are called `name`, and threads, of which each row of the states has so many (`threads`).
+// Returns why kernels for few steps cannot take a problem, or an empty string. They count steps, the numbers of a step
+// (`numbers`, which the sentence calls `name`) and threads (`threads` for each row of the states) in 31 bits, in which
+// the threads of the last block need room too.
 inline std::string step_threads_refusal(const Sequences& problem, Extent numbers, Extent threads, const char* name) {
     constexpr int64_t most = std::numeric_limits<int32_t>::max() - 1024;
     const std::pair<const char*, Extent> counts[] = {
@@ -126,8 +126,7 @@ class StepLaunch {
             places_.push_back({tensor.view, pack_alignment(params.*tensor.view, tensor.element, pack)});
     }
 
-    template <typename Buffers>
-    void run(const void* kernel, const Params& params, const Buffers& b, void* stream) const {
+    void run(const void* kernel, const Params& params, const CommonBuffers& b, void* stream) const {
         if (steps_.threads == 0) return;
         StepParams steps = steps_;
         point(steps.states, b);

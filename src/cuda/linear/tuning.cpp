@@ -76,8 +76,6 @@ ChunkedTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
 
 FewLongRowsTuning tune_few_long_rows(const LinearShape& shape, const FewLongRowsTile& tile, int multiprocessors) {
     FewLongRowsTuning t;
-    t.warps = tile.warps;
-    t.ring = tile.ring;
     t.log2_lane_rows = log2_up(ceil_div(shape.rows, tile.lane_rows), log2_up(tile.rows / tile.lane_rows, 5));
     const int64_t rows = int64_t{tile.lane_rows} << t.log2_lane_rows;
     t.row_groups = ceil_div(shape.rows, rows);
@@ -85,26 +83,26 @@ FewLongRowsTuning tune_few_long_rows(const LinearShape& shape, const FewLongRows
     t.chunks = ceil_div(shape.time, t.chunk_steps);
     // As many teams as possible walk strips side by side; a team needs a block for each row of a strip, which finds the
     // row's carries.
-    const int64_t sequences = shape.batches * t.row_groups, most_blocks = std::min(multiprocessors, wave_most_blocks);
-    while (!shape.time_inner && t.teams < wave_most_teams && sequences % (2 * t.teams) == 0 &&
+    const int64_t strips = shape.batches * t.row_groups, most_blocks = std::min(multiprocessors, wave_most_blocks);
+    while (!shape.time_inner && t.teams < wave_most_teams && strips % (2 * t.teams) == 0 &&
            most_blocks / (2 * t.teams) >= rows)
         t.teams *= 2;
-    t.blocks = t.teams * std::min(most_blocks / t.teams, std::max(sequences / t.teams * t.chunks, rows));
+    t.blocks = t.teams * std::min(most_blocks / t.teams, std::max(strips / t.teams * t.chunks, rows));
     return t;
 }
 
-std::string few_long_rows_refusal(const LinearShape& shape, const FewLongRowsTuning& waves) {
-    const int64_t rows = shape.batches * shape.rows, chunks = shape.batches * waves.row_groups * waves.chunks;
+std::string few_long_rows_refusal(const LinearShape& shape, const FewLongRowsTuning& tuning) {
+    const int64_t rows = shape.batches * shape.rows, chunks = shape.batches * tuning.row_groups * tuning.chunks;
     const int64_t least = shape.time_inner && rows > wave_few_rows ? wave_least_waves_of_many : wave_least_waves;
     if (rows > wave_most_rows[shape.time_inner])
         return fmt::format("batch * channels is {}; takes up to {} rows with {} innermost", rows,
                            wave_most_rows[shape.time_inner], shape.time_inner ? "time" : "channels");
-    if (waves.chunks < wave_least_chunks)
-        return fmt::format("time is {}, cut into {} chunks; takes {} or more", shape.time, waves.chunks,
+    if (tuning.chunks < wave_least_chunks)
+        return fmt::format("time is {}, cut into {} chunks; takes {} or more", shape.time, tuning.chunks,
                            wave_least_chunks);
-    if (chunks < least * waves.blocks)
+    if (chunks < least * tuning.blocks)
         return fmt::format("time is {}, which gives {} blocks {} chunks; takes {} or more for each", shape.time,
-                           waves.blocks, chunks, least);
+                           tuning.blocks, chunks, least);
     return {};
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cuda/launch/chained_tuning.h"
+#include "cuda/linear/few_long_rows/params.h"
 
 namespace flashscan::cuda {
 
@@ -19,14 +20,6 @@ struct LinearShape : ChainedShape {
 
 using LinearTile = ChainedTile;
 
-// The tile of the kernel "few_long_rows": rows and steps of a lane, the most rows of a chunk, warps of a block that
-// walk, and stages of a ring buffer.
-struct FewLongRowsTile {
-    int lane_rows = 1, steps = 0;
-    int rows = 1;
-    int warps = 0, ring = 0;
-};
-
 // "chunked", whose warps of a block are constant.
 struct ChunkedTuning : ChainedTuning {
     int log2_lane_rows = 5;     // lanes side by side in rows; a warp's other lanes are segments of time
@@ -35,17 +28,16 @@ struct ChunkedTuning : ChainedTuning {
     int log2_fold_rows = 0;     // threads share earlier summaries as if a group had at least so many rows
 };
 
-// "few_long_rows", whose `warps` are those that walk.
+// "few_long_rows".
 struct FewLongRowsTuning : ChainedTuning {
     int log2_lane_rows = 5;
-    int ring = 0;       // stages of a ring buffer in shared memory
     int64_t teams = 1;  // teams that the blocks are divided into
 };
 
 ChunkedTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 FewLongRowsTuning tune_few_long_rows(const LinearShape& shape, const FewLongRowsTile& tile, int multiprocessors);
-// Why "few_long_rows" is not expected to be fastest where "rows" without groups of chunks, and "columns", are not;
-// empty where it is. Otherwise, and for problems that it does not take, "rows" gathers chunks in groups.
-std::string few_long_rows_refusal(const LinearShape& shape, const FewLongRowsTuning& waves);
+// Returns why "few_long_rows" is not expected to be the fastest where "rows" without groups of chunks, and "columns",
+// are not, or an empty string. "rows" gathers chunks in groups only where it is refused.
+std::string few_long_rows_refusal(const LinearShape& shape, const FewLongRowsTuning& tuning);
 
 }  // namespace flashscan::cuda

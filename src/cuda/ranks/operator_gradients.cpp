@@ -44,18 +44,19 @@ size_t OperatorGradients::scratch_bytes() const {
 
 const void* OperatorGradients::gradient_of_all(const OperatorCall& call) const {
     const OperatorTold& told = messages_.told();
-    copy(call, call.at(call.of.sent), call.b.grad_output, told.output_bytes(), "copying the gradient of a reduction");
-    messages_.tell(call, call.of.outputs, told.output_bytes());
+    copy(call, call.at(call.places.sent), call.b.grad_output, told.output_bytes(),
+         "copying the gradient of a reduction");
+    messages_.tell(call, call.places.outputs, told.output_bytes());
     if (!messages_.is_last()) return nullptr;
     // Arguments of custom operators may lie at any address, which sums of numbers do not take.
     const void* own = call.b.grad_state_out;
     if (own != nullptr && p_.is_custom()) {
-        own = call.at(call.of.other);
-        copy(call, call.at(call.of.other), call.b.grad_state_out, told.state_bytes(),
+        own = call.at(call.places.other);
+        copy(call, call.at(call.places.other), call.b.grad_state_out, told.state_bytes(),
              "copying the gradient of a reduction's states");
     }
-    void* const gradient = call.at(call.of.gradient);
-    reduce(call, *outputs_, call.at(call.of.outputs), nullptr, own, gradient);
+    void* const gradient = call.at(call.places.gradient);
+    reduce(call, *outputs_, call.at(call.places.outputs), nullptr, own, gradient);
     return gradient;
 }
 
@@ -64,15 +65,15 @@ void OperatorGradients::gather_locals(const OperatorCall& call, const OperatorKe
     if (messages_.place() > 0) {
         OperatorBuffers local = own;
         local.grad_input = local.grad_gate = nullptr;
-        local.grad_state_in = call.at(call.of.sent);
+        local.grad_state_in = call.at(call.places.sent);
         inner.backward(local, call.stream);
     }
-    messages_.tell(call, call.of.locals, messages_.told().state_bytes());
+    messages_.tell(call, call.places.locals, messages_.told().state_bytes());
 }
 
 void OperatorGradients::gather_slopes(const OperatorCall& call, const OperatorBuffers& own) const {
     const bool is_first = messages_.place() == 0, is_last = messages_.is_last();
-    char *const sent = call.at(call.of.sent), *const ones = is_last ? sent : call.at(call.of.other);
+    char *const sent = call.at(call.places.sent), *const ones = is_last ? sent : call.at(call.places.other);
     if (!is_first) reduce(call, *ones_, nullptr, nullptr, nullptr, ones);
     if (!is_first && !is_last) {
         OperatorBuffers slopes;
@@ -84,14 +85,14 @@ void OperatorGradients::gather_slopes(const OperatorCall& call, const OperatorBu
         slopes.scratch = own.scratch;
         states_.total().backward(slopes, call.stream);
     }
-    messages_.tell(call, call.of.slopes, messages_.told().state_bytes());
+    messages_.tell(call, call.places.slopes, messages_.told().state_bytes());
 }
 
 const void* OperatorGradients::find_gradient(const OperatorCall& call) const {
     const OperatorTold& told = messages_.told();
     const int32_t first = messages_.place() + 1, end = messages_.ranks().size;
-    void* const gradient = call.at(call.of.gradient);
-    const char* const behind = messages_.told_from(call.at(call.of.locals), first, end, told.state_bytes());
+    void* const gradient = call.at(call.places.gradient);
+    const char* const behind = messages_.told_from(call.at(call.places.locals), first, end, told.state_bytes());
     if (told.is_sum()) {
         reduce(call, *sums_behind_, behind, nullptr, nullptr, gradient);
         return gradient;
@@ -99,11 +100,11 @@ const void* OperatorGradients::find_gradient(const OperatorCall& call) const {
     if (p_.is_custom()) return pull_back(call);
     if (!told.has_slopes()) return join_matrices(call);
     LinearBuffers over;
-    over.gate = messages_.told_from(call.at(call.of.slopes), first, end, told.state_bytes());
+    over.gate = messages_.told_from(call.at(call.places.slopes), first, end, told.state_bytes());
     over.input = behind;
-    over.output = call.at(call.of.unused);
+    over.output = call.at(call.places.unread_output);
     over.state_out = gradient;
-    over.scratch = call.at(call.of.inner);
+    over.scratch = call.at(call.places.inner);
     behind_->forward(over, call.stream);
     return gradient;
 }
@@ -111,12 +112,12 @@ const void* OperatorGradients::find_gradient(const OperatorCall& call) const {
 // Finds it for matrices, going back through one rank after the other.
 const void* OperatorGradients::join_matrices(const OperatorCall& call) const {
     const OperatorTold& told = messages_.told();
-    const char* const matrices = call.at(p_.is_affine() ? call.of.products : call.of.totals);
+    const char* const matrices = call.at(p_.is_affine() ? call.places.products : call.places.totals);
     const int64_t matrix_bytes = p_.is_affine() ? told.product_bytes() : told.state_bytes();
-    const char* const locals = call.at(call.of.locals);
+    const char* const locals = call.at(call.places.locals);
     const int32_t last = messages_.ranks().size - 1;
     const void* gradient = messages_.told_by(locals, last, told.state_bytes());
-    char *to = call.at(call.of.gradient), *other = call.at(call.of.other);
+    char *to = call.at(call.places.gradient), *other = call.at(call.places.other);
     for (int32_t k = last - 1; k > messages_.place(); --k) {
         RankJoinParams join;
         join.gradient = gradient;
@@ -133,21 +134,21 @@ const void* OperatorGradients::join_matrices(const OperatorCall& call) const {
     return gradient;
 }
 
-// Finds it for custom elements, by backward of an exclusive scan of the totals of the ranks behind from the states after
-// the own steps: OUTPUT of that scan has the states that enter these ranks, STATE_OUT what enters the last.
+// Finds it for custom elements, by backward of an exclusive scan of the totals of the ranks behind from the states
+// after the own steps: OUTPUT of that scan has the states that enter these ranks, STATE_OUT what enters the last.
 const void* OperatorGradients::pull_back(const OperatorCall& call) const {
     const int32_t first = messages_.place() + 1, end = messages_.ranks().size - 1;
-    const char* const last = messages_.told_by(call.at(call.of.locals), end, messages_.told().state_bytes());
+    const char* const last = messages_.told_by(call.at(call.places.locals), end, messages_.told().state_bytes());
     if (!through_) return last;
-    void* const state = call.at(call.of.other);
+    void* const state = call.at(call.places.other);
     states_.join_totals(call, *with_own_, first, state);
     OperatorBuffers over;
     over.state_in = state;
-    over.input = messages_.told_by_tellers(call, call.of.totals, first, end, call.of.totals_joined);
-    over.grad_output = messages_.told_by_tellers(call, call.of.locals, first, end, call.of.locals_joined);
+    over.input = messages_.told_by_tellers(call, call.places.totals, first, end, call.places.totals_joined);
+    over.grad_output = messages_.told_by_tellers(call, call.places.locals, first, end, call.places.locals_joined);
     over.grad_state_out = last;
-    over.grad_state_in = call.at(call.of.gradient);
-    over.scratch = call.at(call.of.inner);
+    over.grad_state_in = call.at(call.places.gradient);
+    over.scratch = call.at(call.places.inner);
     through_->backward(over, call.stream);
     return over.grad_state_in;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank of an operator finds the gradient of the states after its own steps, from what the ranks behind it tell.
-// The passes that these gradients come from are told by the opening comment of operators.cpp.
+// Finds the gradient of the states after a rank's own steps of an operator, from what the ranks behind it tell.
+// operators.cpp has the formulas.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class OperatorGradients {
 
     // Makes the kernels that go back through ranks with custom elements, once the messages are settled.
     void settle();
-    // The scratch of the kernels that each function runs.
+    // The scratch that the largest of these kernels needs.
     size_t scratch_bytes() const;
 
     // Finds the gradient of a reduction's states after all steps, on the last rank; null on the others.

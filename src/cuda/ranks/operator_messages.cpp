@@ -29,10 +29,10 @@ void reduce(const OperatorCall& call, const OperatorKernel& kernel, const void* 
     own.input = input;
     own.gate = gate;
     own.seq_offsets = seq_offsets;
-    own.output = call.at(call.of.unused);
+    own.output = call.at(call.places.unread_output);
     own.state_in = state_in;
     own.state_out = state_out;
-    own.scratch = call.at(call.of.inner);
+    own.scratch = call.at(call.places.inner);
     kernel.forward(own, call.stream);
 }
 
@@ -52,10 +52,10 @@ int32_t OperatorMessages::tellers_before(int32_t k) const {
     return static_cast<int32_t>(std::lower_bound(tellers_.begin(), tellers_.end(), k) - tellers_.begin());
 }
 
-const char* OperatorMessages::told_by_tellers(const OperatorCall& call, size_t told, int32_t k, int32_t end,
+const char* OperatorMessages::told_by_tellers(const OperatorCall& call, size_t from, int32_t k, int32_t end,
                                               size_t joined) const {
     const int64_t bytes = told_.state_bytes();
-    const char* const all = call.at(told);
+    const char* const all = call.at(from);
     const int32_t first = tellers_before(k), count = tellers_before(end) - first;
     if (count == end - k) return told_from(all, k, end, bytes);
     char* const to = call.at(joined);

@@ -4,6 +4,7 @@
 // reverse.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -18,13 +19,13 @@ namespace flashscan::cuda {
 struct OperatorPlaces {
     size_t sent = 0;
     size_t totals = 0, products = 0, slopes = 0, locals = 0, outputs = 0, edges = 0;
-    size_t carry = 0, gradient = 0, other = 0, totals_joined = 0, locals_joined = 0, unused = 0, inner = 0;
+    size_t carry = 0, gradient = 0, other = 0, totals_joined = 0, locals_joined = 0, unread_output = 0, inner = 0;
     size_t bytes = 0, told_bytes = 0;
 };
 
 // A pass that is being enqueued.
 struct OperatorCall {
-    const OperatorPlaces& of;
+    const OperatorPlaces& places;
     const OperatorBuffers& b;
     void* stream;
     char* at(size_t place) const { return static_cast<char*>(b.scratch) + place; }
@@ -40,8 +41,8 @@ class OperatorMessages {
     OperatorMessages(const OperatorProblem& problem, const Communicator& ranks)
         : p_(problem), told_(problem, ranks.size), ranks_(ranks) {}
 
-    // Finds out whose totals count, from the numbers of steps of all ranks. Throws Error where the first rank's, which
-    // has none, would be needed.
+    // Finds out whose totals count, from the numbers of steps of all ranks. Throws Error where the first rank has no
+    // steps and its total is needed.
     void settle(std::span<const int64_t> steps);
 
     const OperatorTold& told() const { return told_; }
@@ -61,7 +62,7 @@ class OperatorMessages {
 
     // All-gathers the messages in `sent`.
     void tell(const OperatorCall& call, size_t to, int64_t bytes) const {
-        gather(ranks_, call.at(call.of.sent), call.at(to), static_cast<size_t>(bytes), call.stream);
+        gather(ranks_, call.at(call.places.sent), call.at(to), static_cast<size_t>(bytes), call.stream);
     }
     // The message, in a gathered array, of the rank that is k-th in the order of computation.
     const char* told_by(const char* all, int32_t k, int64_t bytes) const {
@@ -72,7 +73,7 @@ class OperatorMessages {
         return told_by(all, p_.direction == Direction::forward ? k : end - 1, bytes);
     }
     // The same without ranks whose totals do not count, copied to `joined` where there are such.
-    const char* told_by_tellers(const OperatorCall& call, size_t told, int32_t k, int32_t end, size_t joined) const;
+    const char* told_by_tellers(const OperatorCall& call, size_t from, int32_t k, int32_t end, size_t joined) const;
 
   private:
     OperatorProblem p_;

@@ -14,7 +14,7 @@ namespace {
 // Runs forward of `kernel` over the own steps, into the rank's message.
 void reduce_steps(const OperatorCall& call, const OperatorKernel& kernel, const void* input, const void* gate,
                   const void* state_in) {
-    reduce(call, kernel, input, gate, state_in, call.at(call.of.sent), call.b.seq_offsets);
+    reduce(call, kernel, input, gate, state_in, call.at(call.places.sent), call.b.seq_offsets);
 }
 
 }  // namespace
@@ -47,31 +47,34 @@ std::unique_ptr<OperatorKernel> OperatorStates::over_ranks(OperatorMode mode, in
     return make_(elements_of_ranks(p_, mode, steps), options_);
 }
 
-void OperatorStates::gather_totals(const OperatorCall& call) const {
+bool OperatorStates::counts(Pass pass) const {
+    return !messages_.is_last() || (p_.is_reduction() && pass == Pass::forward);
+}
+
+void OperatorStates::gather_totals(const OperatorCall& call, Pass pass) const {
     const OperatorBuffers& b = call.b;
-    if ((b.input != nullptr || p_.empty()) && (!messages_.is_last() || p_.is_reduction()))
+    if ((b.input != nullptr || p_.empty()) && counts(pass))
         reduce_steps(call, *total_, b.input, b.gate, messages_.place() == 0 ? b.state_in : nullptr);
-    messages_.tell(call, call.of.totals, messages_.told().state_bytes());
+    messages_.tell(call, call.places.totals, messages_.told().state_bytes());
 }
 
 void OperatorStates::gather_products(const OperatorCall& call, Pass pass) const {
-    if (messages_.place() > 0 && (!messages_.is_last() || (p_.is_reduction() && pass == Pass::forward)))
-        reduce_steps(call, *product_, call.b.gate, nullptr, nullptr);
-    messages_.tell(call, call.of.products, messages_.told().product_bytes());
+    if (messages_.place() > 0 && counts(pass)) reduce_steps(call, *product_, call.b.gate, nullptr, nullptr);
+    messages_.tell(call, call.places.products, messages_.told().product_bytes());
 }
 
 void OperatorStates::join_totals(const OperatorCall& call, const OperatorKernel& kernel, int32_t count,
                                  void* to) const {
     const OperatorTold& told = messages_.told();
     const char* const matrices =
-        p_.is_affine() ? messages_.told_from(call.at(call.of.products), 1, count, told.product_bytes()) : nullptr;
-    reduce(call, kernel, messages_.told_by_tellers(call, call.of.totals, 1, count, call.of.totals_joined), matrices,
-           messages_.told_by(call.at(call.of.totals), 0, told.state_bytes()), to);
+        p_.is_affine() ? messages_.told_from(call.at(call.places.products), 1, count, told.product_bytes()) : nullptr;
+    reduce(call, kernel, messages_.told_by_tellers(call, call.places.totals, 1, count, call.places.totals_joined),
+           matrices, messages_.told_by(call.at(call.places.totals), 0, told.state_bytes()), to);
 }
 
 const void* OperatorStates::find_carry(const OperatorCall& call) const {
     if (messages_.place() == 0) return call.b.state_in;
-    void* const carry = call.at(call.of.carry);
+    void* const carry = call.at(call.places.carry);
     join_totals(call, *before_, messages_.place(), carry);
     return carry;
 }
@@ -80,13 +83,13 @@ const void* OperatorStates::find_in_output(const OperatorCall& call) const {
     const OperatorTold& told = messages_.told();
     const int32_t place = messages_.place();
     const bool exclusive = p_.mode == OperatorMode::exclusive;
-    char *const sent = call.at(call.of.sent), *const before = call.at(call.of.carry);
+    char *const sent = call.at(call.places.sent), *const before = call.at(call.places.carry);
     launch_edge(call, sent, reinterpret_cast<uint8_t*>(sent + told.state_bytes()), true);
-    messages_.tell(call, call.of.edges, told.edge_bytes());
+    messages_.tell(call, call.places.edges, told.edge_bytes());
     if (place == 0) return call.b.state_in;
     if (exclusive) launch_edge(call, before, nullptr, false);
     RankEdgesParams edges;
-    edges.edges = messages_.told_by(call.at(call.of.edges), place - 1, told.edge_bytes());
+    edges.edges = messages_.told_by(call.at(call.places.edges), place - 1, told.edge_bytes());
     edges.marks = edges.edges + told.state_bytes();
     edges.message_step = p_.direction == Direction::forward ? -told.edge_bytes() : told.edge_bytes();
     edges.count = place;

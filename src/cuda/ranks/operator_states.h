@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank of an operator finds the states that enter its own steps, from what the ranks before it tell: by totals of
-// their steps, or where OUTPUT has these states by the edges of it.
+// Finds the states that enter a rank's own steps of an operator: from the totals of the ranks before it or, where
+// OUTPUT holds states, from the last ones there (edges).
 #pragma once
 
 #include <memory>
@@ -19,17 +19,17 @@ class OperatorStates {
 
     // Makes the kernels that join totals, once the messages are settled.
     void settle();
-    // The scratch of the kernels that each function runs.
+    // The scratch that the largest of these kernels needs.
     size_t scratch_bytes() const;
     // The reduction of the own steps.
     const OperatorKernel& total() const { return *total_; }
     // Makes what reduces or scans the elements that `steps` ranks have sent.
     std::unique_ptr<OperatorKernel> over_ranks(OperatorMode mode, int64_t steps) const;
 
-    // All-gathers the totals of the ranks' steps; in a scan the last rank's is not needed. Backward of affine maps may
-    // lack INPUT, which only gradients of matrices need: the rank's total and such gradients on other ranks are then
-    // NaN.
-    void gather_totals(const OperatorCall& call) const;
+    // All-gathers the totals of the ranks' steps; the last rank's is needed in forward of a reduction alone. Backward
+    // of affine maps may lack INPUT, which only gradients of matrices need: the rank's total and such gradients on
+    // other ranks are then NaN.
+    void gather_totals(const OperatorCall& call, Pass pass) const;
     // All-gathers the products of affine maps' matrices.
     void gather_products(const OperatorCall& call, Pass pass) const;
     // Finds the states after the first `count` ranks, by a reduction of the totals of all but the first of them.
@@ -42,6 +42,8 @@ class OperatorStates {
     const void* find_in_output(const OperatorCall& call) const;
 
   private:
+    // Whether another rank needs what the own steps do. The last rank's count in the result of a reduction alone.
+    bool counts(Pass pass) const;
     void launch_edge(const OperatorCall& call, void* to, uint8_t* marks, bool last_step) const;
 
     OperatorProblem p_;

@@ -14,7 +14,7 @@ class OperatorTold {
   public:
     OperatorTold(const OperatorProblem& problem, int32_t ranks) : p_(problem), ranks_(ranks) {}
 
-    // The gradients of numbers, unless these are added, are multiplied by slopes.
+    // Whether gradients of numbers are multiplied by slopes; is_sum: whether they are only added.
     bool has_slopes() const { return p_.on_numbers() && p_.has_slopes(); }
     bool is_sum() const { return p_.on_numbers() && !p_.has_slopes(); }
     // Backward finds the states before the own steps in OUTPUT.

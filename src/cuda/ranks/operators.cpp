@@ -3,11 +3,14 @@
 // kernel of one GPU. What an all-gather leaves lies in memory as a sequence that has the ranks' elements for steps and
 // all chains for channels.
 //
-//     forward   y' = y o total              the totals of all ranks are gathered, and those before this one reduced; of
-//               y' = product y + total      affine maps with the products of their matrices, the last one on the left
-//     backward  g = slope g' + local        slopes and local gradients of all ranks are gathered, and those behind this
-//               g = g' total^H + local      one joined: of numbers they are a linear recurrence, or a reduction of
-//               g = product^H g' + local    sums, whose slopes are 1; of custom elements backward of a scan of totals
+//               numbers, custom        matrix products          affine maps
+//     forward   y' = y o total         y' = y total             y' = product y + total
+//     backward  g = slope g' + local   g = g' total^H + local   g = product^H g' + local
+//
+// Forward the totals of all ranks are gathered, of affine maps with the products of their matrices, and those before
+// this rank reduced. Backward slopes and local gradients are gathered, and those behind this rank joined: of numbers
+// they are a linear recurrence, or of sums, whose slopes are 1, a reduction; of custom elements backward of a scan of
+// totals.
 //
 // That is the gathered way. Scans go in a wavefront too (wave.h); backward an all-gather comes first, for the states
 // before the own steps, which are the last ones in OUTPUT or, of numbers with slopes, follow from the totals.
@@ -16,10 +19,17 @@
 // Scans of matrices and affine maps find them in OUTPUT. A reduction's result is the reduction of all totals, and its
 // gradient is the sum of the ranks' gradients. A rank without steps sends the identity; custom operators have none that
 // is known, and leave such ranks out.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 
+#include "core/workspace.h"
+#include "cuda/launch/launch.h"
 #include "cuda/ranks/operator_cost.h"
 #include "cuda/ranks/operator_gradients.h"
 #include "cuda/ranks/operator_messages.h"
@@ -78,10 +88,11 @@ class OperatorRanks final : public OperatorKernel {
 
     std::string describe() const override {
         const std::span<const Pass> all = passes();
-        const bool runs = alone() || !std::all_of(all.begin(), all.end(), [&](Pass pass) { return waves(pass); });
-        std::string text = runs ? inner_->describe() + "; " : "";
-        text += fmt::format("rank {} of {}", messages_.ranks().rank, messages_.ranks().size);
-        for (const Pass pass : alone() ? std::span<const Pass>() : all)
+        const std::string place = fmt::format("rank {} of {}", messages_.ranks().rank, messages_.ranks().size);
+        if (alone()) return inner_->describe() + "; " + place;
+        const bool runs = !std::all_of(all.begin(), all.end(), [&](Pass pass) { return waves(pass); });
+        std::string text = (runs ? inner_->describe() + "; " : "") + place;
+        for (const Pass pass : all)
             text += "; carries " + wavefront_.describe(pass, fmt::format("from {} bytes of each", of(pass).told_bytes));
         return text;
     }
@@ -93,18 +104,18 @@ class OperatorRanks final : public OperatorKernel {
         if (waves(Pass::forward)) return wavefront_.run(Pass::forward, b, nullptr, false, stream);
         const OperatorCall call = begin(Pass::forward, b, stream);
         OperatorBuffers own = b;
-        own.scratch = call.at(call.of.inner);
+        own.scratch = call.at(call.places.inner);
         if (!p_.is_reduction()) {
             own.state_in = states_->find_carry(call);
             return inner_->forward(own, stream);
         }
-        void* const result = call.at(call.of.carry);
+        void* const result = call.at(call.places.carry);
         states_->join_all(call, result);
         own = {};
         own.state_in = result;
         own.output = b.output;
         own.state_out = b.state_out;
-        own.scratch = call.at(call.of.inner);
+        own.scratch = call.at(call.places.inner);
         store_->forward(own, stream);
     }
 
@@ -113,7 +124,7 @@ class OperatorRanks final : public OperatorKernel {
         const DeviceScope scope(options_.device);
         const OperatorCall call = begin(Pass::backward, b, stream);
         OperatorBuffers own = b;
-        own.scratch = call.at(call.of.inner);
+        own.scratch = call.at(call.places.inner);
         if (!told().is_sum())
             own.state_in = told().reads_edges() ? states_->find_in_output(call) : states_->find_carry(call);
         if (waves(Pass::backward)) return wavefront_.run(Pass::backward, b, own.state_in, false, stream);
@@ -139,8 +150,8 @@ class OperatorRanks final : public OperatorKernel {
     // it or an argument is missing.
     OperatorCall begin(Pass pass, const OperatorBuffers& b, void* stream) const {
         const OperatorCall call{of(pass), b, stream};
-        fill(call.at(call.of.sent), 0xff, static_cast<size_t>(told().most_bytes()), stream);
-        if (told().totals(pass, waves(pass))) states_->gather_totals(call);
+        fill(call.at(call.places.sent), 0xff, static_cast<size_t>(told().most_bytes()), stream);
+        if (told().totals(pass, waves(pass))) states_->gather_totals(call, pass);
         if (told().products(pass, waves(pass))) states_->gather_products(call, pass);
         return call;
     }
@@ -169,8 +180,9 @@ class OperatorRanks final : public OperatorKernel {
         const Extent joined = messages_.all_tell() ? Extent() : states * size;
         to.totals_joined = scratch.book(joined);
         to.locals_joined = scratch.book(backward ? joined : Extent());
-        to.unused = scratch.book(max(states, products) * size);
-        size_t inner = std::max(states_->scratch_bytes(), store_ ? store_->scratch_bytes(Pass::forward) : 0);
+        to.unread_output = scratch.book(max(states, products) * size);
+        size_t inner = states_->scratch_bytes();
+        if (!backward && store_) inner = std::max(inner, store_->scratch_bytes(Pass::forward));
         if (map) inner = std::max(inner, inner_->scratch_bytes(pass));
         if (map && backward) inner = std::max(inner, gradients_->scratch_bytes());
         to.inner = scratch.book(Extent(inner, "SCRATCH"));

@@ -34,6 +34,11 @@ struct MessageParts {
     bool map, edge;
 };
 
+// The bytes that a summary reads, and that a pass reads and writes, for a step of a row.
+struct Traffic {
+    double summary, pass;
+};
+
 // What differs between families.
 struct LinearFamily {
     using Problem = LinearProblem;
@@ -44,10 +49,6 @@ struct LinearFamily {
     static int64_t state_bytes(const LinearProblem& p) { return size_of(state_dtype(p.dtype)); }
     static const void* states(const Buffers& b) { return b.output; }
     static Strides state_strides(const LinearProblem& p) { return p.output; }
-    // The bytes that a summary reads, and that a pass reads and writes, for a step of a row.
-    struct Traffic {
-        double summary, pass;
-    };
     static Traffic traffic(const LinearProblem& p, Pass pass) {
         const auto data = static_cast<double>(size_of(p.dtype));
         const double gate = p.gate_broadcast != 0 ? 0 : static_cast<double>(size_of(p.gate_dtype));
@@ -65,7 +66,7 @@ struct GatedFamily {
     static int64_t state_bytes(const GatedProblem& p) { return size_of(state_dtype(p.dtype)); }
     static const void* states(const GatedBuffers& b) { return b.states(); }
     static Strides state_strides(const GatedProblem& p) { return p.hides_state() ? p.reserve : p.output; }
-    static LinearFamily::Traffic traffic(const GatedProblem& p, Pass pass) {
+    static Traffic traffic(const GatedProblem& p, Pass pass) {
         const auto data = static_cast<double>(size_of(p.dtype)), gate = static_cast<double>(size_of(p.gate_dtype));
         const double read =
             (1 + p.parts.has_input_gate() + p.parts.has_output_gate()) * data + (1 + p.parts.has_second_gate()) * gate;
@@ -172,10 +173,7 @@ class Ranks final : public Family::Kernel {
     bool alone() const { return ranks_.size == 1 || rows() == 0; }
     // Returns this rank's place in the order of the pass.
     int32_t place(Pass pass) const { return ranks_.place(ranks_.rank, order(pass)); }
-    Direction order(Pass pass) const {
-        const bool reverse = (p_.direction == Direction::reverse) != (pass == Pass::backward);
-        return reverse ? Direction::reverse : Direction::forward;
-    }
+    Direction order(Pass pass) const { return wavefront_.order(pass); }
     int64_t state_bytes() const { return rows() * size_of(state_dtype(p_.dtype)); }
     int64_t product_bytes() const { return rows() * size_of(state_dtype(Family::gate_dtype(p_))); }
 
@@ -196,15 +194,15 @@ class Ranks final : public Family::Kernel {
         return w;
     }
 
-    static MessagePlaces book(const Ranks& of, int64_t count, MessageParts parts) {
+    MessagePlaces book(int64_t count, MessageParts parts) const {
         Workspace places;
         MessagePlaces at;
         if (parts.map) {
-            at.product = places.book(Extent(of.product_bytes(), "SCRATCH") * count);
-            at.sum = places.book(Extent(of.state_bytes(), "SCRATCH") * count);
+            at.product = places.book(Extent(product_bytes(), "SCRATCH") * count);
+            at.sum = places.book(Extent(state_bytes(), "SCRATCH") * count);
         }
-        at.marks = places.book(Extent(of.rows(), "SCRATCH") * count);
-        if (parts.edge) at.edge = places.book(Extent(of.state_bytes(), "SCRATCH") * count);
+        at.marks = places.book(Extent(rows(), "SCRATCH") * count);
+        if (parts.edge) at.edge = places.book(Extent(state_bytes(), "SCRATCH") * count);
         at.bytes = places.bytes();
         return at;
     }
@@ -219,8 +217,8 @@ class Ranks final : public Family::Kernel {
         const Strides& source = pass == Pass::forward ? p_.input : p_.grad_output;
         to.time_inner = p_.channels <= few_channels || (p_.time > 1 && source.time < source.channels);
         Workspace scratch;
-        to.message = book(*this, 1, parts(pass));
-        to.records = scratch.book(Extent(book(*this, to.chunks, {true, false}).bytes, "SCRATCH"));
+        to.message = book(1, parts(pass));
+        to.records = scratch.book(Extent(book(to.chunks, {true, false}).bytes, "SCRATCH"));
         const bool gathers = map || pass == Pass::backward;
         to.sent = scratch.book(gathers ? Extent(to.message.bytes, "SCRATCH") : Extent());
         to.received = scratch.book(gathers ? Extent(to.message.bytes, "SCRATCH") * ranks_.size : Extent());
@@ -277,7 +275,7 @@ class Ranks final : public Family::Kernel {
         s.down = order(pass) == Direction::reverse ? 1 : 0;
         s.gate_vectors = has_vectors(s.gate, p_.gate_dtype) ? 1 : 0;
         s.source_vectors = has_vectors(s.source, p_.dtype) ? 1 : 0;
-        s.chunk = message(base + of.records, book(*this, of.chunks, {true, false}), {true, false});
+        s.chunk = message(base + of.records, book(of.chunks, {true, false}), {true, false});
         if (of.chunks > 0) {
             LaunchShape shape = of.time_inner ? blocks_of(ceil_div<int64_t>(s.rows, rank_warps), rank_threads)
                                               : threads_in_blocks(s.rows, rank_threads);

@@ -119,8 +119,7 @@ struct Mover {
         if (data != nullptr) data = static_cast<Byte*>(data) + elements * size_of(dtype);
     }
 };
-template <typename Buffers>
-void forget_states(Buffers& b) {
+void forget_states(CommonBuffers& b) {
     b.state_in = b.grad_state_out = nullptr;
     b.state_out = b.grad_state_in = nullptr;
 }

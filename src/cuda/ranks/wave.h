@@ -70,6 +70,11 @@ class Wavefront {
         if (groups > 0) streams_ = std::make_unique<RankStreams>(options_.device, groups, mail_ == nullptr);
     }
     bool waves(Pass pass) const { return schedule(pass).carries == Carries::wavefront; }
+    // Returns the order in which ranks compute a pass.
+    Direction order(Pass pass) const {
+        const bool reverse = (p_.direction == Direction::reverse) != (pass == Pass::backward);
+        return reverse ? Direction::reverse : Direction::forward;
+    }
     const RankSchedule& schedule(Pass pass) const { return plan(pass).schedule; }
     const RowSlices& slices(Pass pass) const { return plan(pass).slices; }
     // Returns "forward in a wavefront of ..." or "forward gathered <what>, ...".
@@ -143,10 +148,6 @@ class Wavefront {
     WavePlan& plan(Pass pass) { return pass == Pass::forward ? forward_ : backward_; }
     const WavePlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     int64_t state_bytes() const { return Family::state_bytes(p_); }
-    Direction order(Pass pass) const {
-        const bool reverse = (p_.direction == Direction::reverse) != (pass == Pass::backward);
-        return reverse ? Direction::reverse : Direction::forward;
-    }
 
     void choose(Pass pass, RankWork work) {
         work.peer_memory = mail_ != nullptr;

@@ -43,7 +43,7 @@ struct SelectiveBackward {
     using Numbers = typename Block::Numbers;
     using Tile = SelectiveBackwardTile<Shape>;
     using Matrices = SelectiveMatrices<Shape, Shape::backward_steps>;
-    static constexpr int steps = Shape::backward_steps, K = Shape::kept, S = Shape::states;
+    static constexpr int steps = Shape::backward_steps, K = Shape::kept_steps, S = Shape::states;
     // Whether factors are kept in registers; otherwise they are computed again.
     static constexpr bool holds = Shape::large || Shape::wide;
     using Sums = SelectiveChannelSums<Shape>;
@@ -160,8 +160,8 @@ struct SelectiveBackward {
         }
     }
 
-    // Walks the tile's K steps from `begin` on, of which `valid` exist. Plain: all exist, and there are no special
-    // cases.
+    // Walks the tile's K steps from `begin` on; `valid` steps of the tile exist from there on. Plain: all exist, and
+    // there are no special cases.
     template <bool Plain>
     __device__ __forceinline__ void walk(int begin, int valid, const Numbers& before, State& x) const {
         const SelectiveParams& p = block.p;
@@ -211,8 +211,8 @@ struct SelectiveBackward {
                     x.g.of[s] = multiply_add(e, conj(at_c.of[s]), x.g.of[s]);
                     through[i] = add_real_product(x.g.of[s], conj(b.of[s]), through[i]);
                 }
-                sums.template put<Plain>(true, p.constant_c, i, t, h[k], gradients.of[i]);
-                sums.template put<Plain>(false, p.constant_b, i, t, x.g, tile.scaled.of[c][t]);
+                sums.template put<Plain>(true, i, t, h[k], gradients.of[i]);
+                sums.template put<Plain>(false, i, t, x.g, tile.scaled.of[c][t]);
                 if (resets(t)) {
                     x.g = {};
                     continue;

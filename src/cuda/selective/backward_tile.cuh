@@ -24,9 +24,9 @@ struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
     static constexpr bool in_registers = Shape::warp_channels <= 2;
     using Terms = Numbers[in_registers ? 1 : Shape::summed][Shape::lanes * pitch + (Shape::lanes == 4 ? -5 : 4)];
     // Whether the sums of a warp take the place of its terms. Otherwise they have a place of their own.
-    static constexpr bool in_place = !in_registers && Shape::summed == Shape::kept;
+    static constexpr bool in_place = !in_registers && Shape::summed == Shape::kept_steps;
     // The steps for which the sums of all warps are added at a time: those of a tile, if there is room for them.
-    static constexpr int joined = in_registers || in_place ? Shape::kept : Shape::backward_steps;
+    static constexpr int joined = in_registers || in_place ? Shape::kept_steps : Shape::backward_steps;
     Values delta, scaled, e;  // d, d u, e
     Values input;             // u, then its gradient
     Values slope;             // d', then the gradient of DELTA

@@ -3,11 +3,25 @@
 #pragma once
 
 #include "cuda/device/math/decay.cuh"
+#include "cuda/device/scan/lane_sums.cuh"
 #include "cuda/device/tile/sequences.cuh"
 #include "cuda/selective/params.h"
 #include "cuda/selective/shape.cuh"
 
 namespace flashscan::cuda {
+
+// The threads between lanes that are `offset` apart, a power of two, if a warp has `Channels` channels in the order of
+// SelectiveShape.
+template <int Channels>
+__device__ __forceinline__ constexpr int lane_distance(int offset) {
+    return Channels > 1 && offset == 1 ? 2 : offset * Channels;
+}
+// Sums over the lanes of a channel (device/scan/lane_sums.cuh).
+template <typename Shape, int K, typename R>
+__device__ __forceinline__ R sum_over_states(R (&values)[K], int lane) {
+    return sum_over_lanes<Shape::lanes>(values, lane,
+                                        [](int offset) { return lane_distance<Shape::warp_channels>(offset); });
+}
 
 // A block: a segment of the steps of one row of the states, for neighbouring channels of one group.
 template <typename Shape>
@@ -21,7 +35,7 @@ struct SelectiveBlock {
     static constexpr bool many = Shape::warp_channels > 1;  // whether warps have several channels
 
     const SelectiveParams& p;
-    int64_t row, batch, begin, length;  // the row, its first step in memory, and how many steps it has
+    int64_t row, batch, begin, length;  // the row, its batch entry, its first step in memory, and how many it has
     int64_t first, end;                 // the segment's steps, counted in the order of the walk
     int64_t part;                       // the segment's number among those of all rows
     int64_t channel0;                   // the block's first channel
@@ -121,8 +135,8 @@ struct SelectiveBlock {
     // The checkpoint before `step`: its number, where its states are (padded to whole lanes), and where its sum of d
     // is.
     __device__ __forceinline__ int64_t kept_chunk(int64_t step) const {
-        const int64_t before = p.offsets.data == nullptr ? row * p.kept_chunks : begin / Shape::kept + row;
-        return before + step / Shape::kept;
+        const int64_t before = p.offsets.data == nullptr ? row * p.kept_chunks : begin / Shape::kept_steps + row;
+        return before + step / Shape::kept_steps;
     }
     __device__ __forceinline__ Numbers* kept_states(int64_t step) const {
         return static_cast<Numbers*>(p.kept) + kept_chunk(step) * p.kept_lanes + lane() * p.channels + channel();

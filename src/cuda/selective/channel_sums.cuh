@@ -6,10 +6,10 @@
 //
 // and of complex states GRAD|C is twice the conjugate of that.
 //
-// Order      1. Lanes put their terms, h and g of a step, into shared memory. 2. The lanes of each warp add those of its
-//            channels, times e and d u, in the order of channels; a warp of one or two channels does both in registers.
-//            3. Threads add the sums of warps in order and store the block's in its slice of SCRATCH, which has a line
-//            of numbers for each step. Terms of a constant B or C are added over time instead, by each lane.
+// Order      1. Lanes put their terms, h and g of a step, into shared memory. 2. The lanes of each warp add those of
+//            its channels, times e and d u, in the order of channels; a warp of one or two channels does both in
+//            registers. 3. Threads add the sums of warps in order and store the block's in its slice of SCRATCH, which
+//            has a line of numbers for each step. Terms of a constant B or C are added over time instead, by each lane.
 // Sync       None here: the caller has __syncwarp() before steps 1 and 2, and __syncthreads() before step 3.
 #pragma once
 
@@ -36,9 +36,9 @@ struct SelectiveChannelSums {
     // are added over channels: step i of those that are summed together. For a constant matrix it adds them to the
     // lane's.
     template <bool Plain>
-    __device__ __forceinline__ void put(bool of_c, const void* constant, int i, int t, const Numbers& numbers,
-                                        R weight) const {
+    __device__ __forceinline__ void put(bool of_c, int i, int t, const Numbers& numbers, R weight) const {
         auto* const terms = of_c ? tile.c : tile.b;
+        const void* const constant = of_c ? block.p.constant_c : block.p.constant_b;
         if (!Plain && constant != nullptr) {
             Numbers& to = own_terms(terms, 0);
             if (of_c) weight = factor * weight;

@@ -143,11 +143,11 @@ struct SelectiveForward {
     __device__ __forceinline__ void walk(int begin, int valid, State& x) const {
         const SelectiveParams& p = block.p;
         const int c = block.local_channel();
-        R sums[Shape::kept / K][K];
-        const auto deltas = steps_from<Shape::kept>(&tile.delta.of[c][begin]);
-        const auto all_scaled = steps_from<Shape::kept>(&tile.scaled.of[c][begin]);
+        R sums[Shape::kept_steps / K][K];
+        const auto deltas = steps_from<Shape::kept_steps>(&tile.delta.of[c][begin]);
+        const auto all_scaled = steps_from<Shape::kept_steps>(&tile.scaled.of[c][begin]);
 #pragma unroll
-        for (int k = 0; k < Shape::kept; ++k) {
+        for (int k = 0; k < Shape::kept_steps; ++k) {
             const int t = begin + k;
             R& sum = sums[k / K][k % K] = R(0);
             if (!Plain && k >= valid) continue;
@@ -178,7 +178,7 @@ struct SelectiveForward {
 #pragma unroll
             for (auto& sum : sums) sum[0] = sum_over_states<Shape>(sum, block.lane());
 #pragma unroll
-            for (int i = 0; i < Shape::kept / K; ++i) {
+            for (int i = 0; i < Shape::kept_steps / K; ++i) {
                 const int k = i * K + block.lane() / (Shape::lanes / K), t = begin + k;
                 if ((!Plain && k >= valid) || block.lane() % (Shape::lanes / K) != 0) continue;
                 R& output = tile.output.of[c][t];
@@ -202,7 +202,7 @@ struct SelectiveForward {
                 fetch<false>(x, step + steps, next);
         }
 #pragma unroll 1
-        for (int begin = 0; begin < valid; begin += Shape::kept) {
+        for (int begin = 0; begin < valid; begin += Shape::kept_steps) {
             if (Mode == SelectiveWalk::states && p.kept != nullptr && block.keeps()) {
                 *state.kept = state.h;
                 state.kept += p.kept_lanes;

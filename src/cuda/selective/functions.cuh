@@ -3,6 +3,8 @@
 // numbers.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/math/decay.cuh"
 #include "cuda/device/ptx/quick_functions.cuh"
 #include "math/activation.h"

@@ -33,10 +33,10 @@ struct SelectiveParams {
     int32_t segments = 1;
     int64_t segment_steps = 0;
     void *carries = nullptr, *adjoint_carries = nullptr, *segment_deltas = nullptr;
-    // SCRATCH of backward. `kept` holds checkpoints: the states before every Shape::kept steps, in segments as if those
-    // began with zeros; `kept_deltas` holds the sum of d from the segment's begin to a checkpoint. sum_a, sum_b and
-    // sum_c are a block's sums, [row][segment][channel][state]; sum_d and sum_bias are [row][segment][channel]; step_b
-    // and step_c are [slice][batch][time][group][state].
+    // SCRATCH of backward. `kept` holds checkpoints: the states before every Shape::kept_steps steps, in segments as if
+    // those began with zeros; `kept_deltas` holds the sum of d from the segment's begin to a checkpoint. sum_a, sum_b
+    // and sum_c are a block's sums, [row][segment][channel][state]; sum_d and sum_bias are [row][segment][channel];
+    // step_b and step_c are [slice][batch][time][group][state].
     void* kept_deltas = nullptr;
     void *kept = nullptr, *sum_a = nullptr, *sum_b = nullptr, *sum_c = nullptr, *sum_d = nullptr, *sum_bias = nullptr;
     void *step_b = nullptr, *step_c = nullptr;

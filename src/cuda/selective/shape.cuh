@@ -4,10 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
 
 #include "cuda/device/math/types.cuh"
-#include "cuda/device/scan/lane_sums.cuh"
 
 namespace flashscan::cuda {
 
@@ -25,16 +25,16 @@ struct SelectiveShape {
     // Threads and channels of a block, which has 16 channels or more where 256 threads of f32 can have them: each block
     // has its own sums of GRAD|B and GRAD|C for every step, and 16-bit elements of 16 channels fill a sector of memory.
     static constexpr int threads = std::clamp((large ? 8 : 16) * Lanes, 128, 256), channels = threads / Lanes;
-    // Steps from one checkpoint to the next, whose states backward holds in registers: states and factors take 64 of
-    // them.
-    static constexpr int kept = 128 / (States * static_cast<int>(sizeof(V)));
+    // Steps from one checkpoint to the next, whose states backward holds in 32 registers, and their factors in as many
+    // more where it holds these.
+    static constexpr int kept_steps = 128 / (States * static_cast<int>(sizeof(V)));
     static constexpr bool wide = padded * sizeof(V) > 512;  // whether B and C of a step are large
     // Blocks per multiprocessor, for which __launch_bounds__ limits the registers.
     static constexpr int resident = wide ? 1 : (large ? 256 : 512) / threads;
     // Steps of a tile of each pass.
     static constexpr int forward_steps = wide ? 8 : std::min(32, 8 * Lanes), backward_steps = wide ? 8 : 16;
     // Steps whose sums over lanes are computed together.
-    static constexpr int summed = std::min(kept, Lanes);
+    static constexpr int summed = std::min(kept_steps, Lanes);
     // The channels of a warp. Of four neighbouring threads, threads 0 and 1, 2 and 3 have the same states and threads 0
     // and 2, 1 and 3 the same channel: 16-byte loads from shared memory take half as long where all pairs of threads
     // whose numbers differ in the last bit, or in the last but one, load the same.
@@ -84,18 +84,5 @@ struct SelectiveMatrices {
     typename Shape::R bias[Shape::channels], d[Shape::channels];
     uint8_t resets[Steps];
 };
-
-// The threads between lanes that are `offset` apart, a power of two, if a warp has `Channels` channels in the order of
-// SelectiveShape.
-template <int Channels>
-__device__ __forceinline__ constexpr int lane_distance(int offset) {
-    return Channels > 1 && offset == 1 ? 2 : offset * Channels;
-}
-// Sums over the lanes of a channel (device/scan/lane_sums.cuh).
-template <typename Shape, int K, typename R>
-__device__ __forceinline__ R sum_over_states(R (&values)[K], int lane) {
-    return sum_over_lanes<Shape::lanes>(values, lane,
-                                        [](int offset) { return lane_distance<Shape::warp_channels>(offset); });
-}
 
 }  // namespace flashscan::cuda

@@ -45,7 +45,7 @@ struct TileColumn {
     }
 };
 
-// Puts a thread's numbers of a tile into shared memory, `steps` x `columns` of the tile exist; and gets them.
+// Puts a thread's numbers of a tile, of which `steps` x `columns` exist, into shared memory; values_from gets them.
 template <bool Whole, typename Places, typename Values, typename R>
 __device__ __forceinline__ void put_values(Values& to, const Places& places, int steps, int columns,
                                            const R (&numbers)[Places::turns]) {
@@ -95,10 +95,10 @@ struct MatrixColumns {
     __device__ __forceinline__ void move(const Block& block, int64_t step) {
         offset = block.offset_of(places, block.p.b, static_cast<int64_t>(block.group) * block.p.states, step);
     }
-    // Whether all steps of all turns exist, and a thread has one state; then B and C lie alike (is_plain). Where they
-    // are not loaded ahead, registers for that are not left.
+    // Whether no place is tested: the tile is whole and has an element for each thread in each turn; then B and C lie
+    // alike (is_plain). Only where loads run ahead; elsewhere registers do not suffice.
     template <bool Whole>
-    static constexpr bool every = (ahead && Column::Places::next_are_steps) ? Whole : false;
+    static constexpr bool every = Whole&& ahead&& Column::Places::next_are_steps;
 
     // Loads the tile from `step` on, and moves on.
     template <bool Whole>

@@ -185,7 +185,7 @@ struct StripWarp {
     // Replaces the carries into the lane's steps of chunk k that are not finite, by walks in order.
     __device__ __forceinline__ void carry_again(uint32_t k, const Place& at, Wide (&carry)[V]) const {
         uint32_t turn;
-        carries.sequence_of(k, turn);
+        carries.strip_of(k, turn);
         const int64_t from = steps_of_chunk<Down>(p, turn, carries.steps).first();
 #pragma unroll
         for (int v = 0; v < V; ++v)

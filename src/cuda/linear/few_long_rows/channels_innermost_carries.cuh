@@ -2,7 +2,7 @@
 // How the chunks of channels_innermost.cuh find the carries that enter them: a scan over the chunks of each wave by
 // specialised warps.
 //
-// The blocks are divided into teams, each of which has strips (here called sequences) of its own. Wave k of a team is
+// The blocks are divided into teams, each of which has strips of its own. Wave k of a team is
 // the chunks [k n, (k + 1) n) for its n blocks, one chunk for each block. Five warps of each block find carries:
 //
 //   publisher  composes the totals of its block's walking warps into the chunk's summary of each row and sends that to
@@ -14,8 +14,8 @@
 //
 // So each summary is read once and each carry is written once, by as many warps as chunks have rows. A block has two
 // reducers and two receivers, which take every other wave, because a round trip to memory takes as long as a wave. At
-// the first chunk of a sequence the summary includes the carry that the sequence starts from and is marked as cut, so
-// that nothing passes from one sequence to the next. Blocks exchange tagged values (device/exchange/tagged_values.cuh),
+// the first chunk of a strip the summary includes the carry that the strip starts from and is marked as cut, so
+// that nothing passes from one strip to the next. Blocks exchange tagged values (device/exchange/tagged_values.cuh),
 // whose tag is the number of the wave and whether the summary is cut. The blocks first set all tags to ones, which is
 // no wave's tag, and synchronise over the grid once, while their first loads are under way. A slot is used again
 // `slots` waves later. That is safe: a block that publishes then has walked its chunk of the wave that the slot held,
@@ -84,15 +84,15 @@ struct StripCarries {
     __device__ __forceinline__ uint32_t count() const {
         return w.chunks > index ? (w.chunks - 1 - index) / blocks + 1 : 0;
     }
-    // The sequence of the block's chunk of a wave; `turn` becomes the chunk's number in the sequence.
-    __device__ __forceinline__ uint32_t sequence_of(uint32_t wave, uint32_t& turn) const {
-        const uint32_t n = wave * blocks + index, sequence = quotient(n, w.by_chunks);
-        turn = n - sequence * static_cast<uint32_t>(p.chunks);
-        return sequence * w.teams + team;
+    // The strip of the block's chunk of a wave; `turn` becomes the chunk's number in the strip.
+    __device__ __forceinline__ uint32_t strip_of(uint32_t wave, uint32_t& turn) const {
+        const uint32_t n = wave * blocks + index, strip = quotient(n, w.by_chunks);
+        turn = n - strip * static_cast<uint32_t>(p.chunks);
+        return strip * w.teams + team;
     }
-    __device__ __forceinline__ uint32_t batch_of(uint32_t sequence, uint32_t& group) const {
-        const uint32_t batch = p.batches > 1 ? quotient(sequence, p.by_row_groups) : 0;
-        group = sequence - batch * static_cast<uint32_t>(p.row_groups);
+    __device__ __forceinline__ uint32_t batch_of(uint32_t strip, uint32_t& group) const {
+        const uint32_t batch = p.batches > 1 ? quotient(strip, p.by_row_groups) : 0;
+        group = strip - batch * static_cast<uint32_t>(p.row_groups);
         return batch;
     }
     // The block's chunk of a wave.
@@ -100,7 +100,7 @@ struct StripCarries {
     __device__ __forceinline__ StripChunk chunk_of(uint32_t wave) const {
         StripChunk chunk;
         uint32_t turn;
-        chunk.batch = batch_of(sequence_of(wave, turn), chunk.group);
+        chunk.batch = batch_of(strip_of(wave, turn), chunk.group);
         const ChunkSteps<Down> of = steps_of_chunk<Down>(p, turn, steps);
         chunk.t0 = of.begin;
         chunk.steps = static_cast<int>(of.end - of.begin);
@@ -148,10 +148,10 @@ struct StripCarries {
         ptx::wait_for_phase(ptx::shared_address(&barrier), wave / slots & 1);
     }
 
-    // The carry that a row's sequence starts from.
-    __device__ __forceinline__ Wide first_of(uint32_t sequence, int row) const {
+    // The carry that a row of a strip starts from.
+    __device__ __forceinline__ Wide first_of(uint32_t strip, int row) const {
         uint32_t group;
-        const int64_t batch = batch_of(sequence, group), place = static_cast<int64_t>(group) * rows + row;
+        const int64_t batch = batch_of(strip, group), place = static_cast<int64_t>(group) * rows + row;
         if (p.edge_in == nullptr || place >= p.rows) return Wide{};
         return static_cast<const Wide*>(p.edge_in)[batch * p.rows + place];
     }
@@ -180,13 +180,13 @@ struct StripCarries {
     __device__ __forceinline__ void publish() const {
         for (uint32_t k = 0; k < count(); ++k) {
             uint32_t turn;
-            const uint32_t sequence = sequence_of(k, turn);
+            const uint32_t strip = strip_of(k, turn);
             wait(slot(k).totals_barrier, k);
 #pragma unroll 1
             for (int row = lane(); row < rows; row += 32) {
                 Map m = compose_totals(k, row);
                 if (turn == 0) {
-                    const Wide first = first_of(sequence, row);
+                    const Wide first = first_of(strip, row);
                     slot(k).carries[row] = first;
                     m = {m.a, Ty::apply(m, first), true};
                 }
@@ -201,7 +201,7 @@ struct StripCarries {
         const int mine = (rows - lane() + 31) / 32;
         for (uint32_t k = which; k < count(); k += 2) {
             uint32_t turn;
-            sequence_of(k, turn);
+            strip_of(k, turn);
             wait(slot(k).published_barrier, k);
             Wide* const to = slot(k).carries + lane();
             await_values<Wide, rows_of_lane, 32>(p.carries, carry_place(k, index, lane()), mine, k,
@@ -285,15 +285,15 @@ struct StripCarries {
     // The carry of a row that leaves the team's chunk n, which `carry` enters, by a walk in order.
     template <bool Down, bool Backward>
     __device__ __forceinline__ Wide walk_chunk(uint32_t n, int row, Wide carry, Wide computed) const {
-        const uint32_t strip = quotient(n, w.by_chunks), turn = n - strip * static_cast<uint32_t>(p.chunks);
-        const uint32_t sequence = strip * w.teams + team;
+        const uint32_t own = quotient(n, w.by_chunks), turn = n - own * static_cast<uint32_t>(p.chunks);
+        const uint32_t strip = own * w.teams + team;
         uint32_t group;
-        const uint32_t batch = batch_of(sequence, group);
+        const uint32_t batch = batch_of(strip, group);
         const int64_t of_batch = static_cast<int64_t>(group) * rows + row;
         if (of_batch >= p.rows) return computed;
         const ChunkSteps<Down> chunk = steps_of_chunk<Down>(p, turn, steps);
         return carry_in_order<Ty, Down, Backward>(p, batch, of_batch, chunk.first(), chunk.beyond(),
-                                                  turn == 0 ? first_of(sequence, row) : carry, computed);
+                                                  turn == 0 ? first_of(strip, row) : carry, computed);
     }
 
     // A warp that finds carries runs this; `helper` is its number among these warps.

@@ -22,7 +22,7 @@ struct StripChunk {
     uint32_t batch, group;
     int64_t t0;
     int steps;
-    bool last;  // whether it is the last of its sequence in the order of the walk
+    bool last;  // whether it is the last of its strip in the order of the walk
 };
 
 // The ring buffer of a block and its mbarriers. A stage is filled, then walked by all Warps, then stored.

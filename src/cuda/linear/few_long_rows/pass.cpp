@@ -48,8 +48,7 @@ struct FewLongRowsPass final : LinearPass {
         own_alignment = time_inner ? bulk_alignment : map_alignment;
         lane_rows = static_cast<int>(own_alignment / size_of(p.dtype));
         const LinearShape shape = shape_of(*this, p, false);
-        tuning = tune_few_long_rows(shape, {facts.lane_rows, facts.steps, facts.rows, facts.warps, facts.ring},
-                                    device_attribute(cudaDevAttrMultiProcessorCount, device));
+        tuning = tune_few_long_rows(shape, facts.tile, device_attribute(cudaDevAttrMultiProcessorCount, device));
         if (std::string why = few_long_rows_refusal(shape, tuning); must_suit && !why.empty()) return why;
         if (std::string why = alignment_refusal(*this, p); !why.empty()) return why;
         if (all_chunks() > std::numeric_limits<int32_t>::max())
@@ -66,7 +65,7 @@ struct FewLongRowsPass final : LinearPass {
         params.log2_lane_rows = tuning.log2_lane_rows;
         settle_alignment(*this, p);
         threads = facts.threads;
-        shared_bytes = tuning.ring * facts.stage_bytes;
+        shared_bytes = facts.tile.ring * facts.stage_bytes;
         dense = !time_inner && is_dense(size_of(p.dtype));
         settle_own_params();
         book();
@@ -84,15 +83,15 @@ struct FewLongRowsPass final : LinearPass {
 
     void settle_own_params() {
         const Divisor by_chunks = divisor_of(static_cast<uint32_t>(tuning.chunks));
-        row_params = {static_cast<uint32_t>(all_chunks()), by_chunks, tuning.ring};
+        row_params = {static_cast<uint32_t>(all_chunks()), by_chunks, facts.tile.ring};
         strip_params = {static_cast<uint32_t>(all_chunks() / tuning.teams), by_chunks,
                         static_cast<uint32_t>(tuning.teams), dense ? 1 : 0, static_cast<int32_t>(box_steps())};
     }
 
-    Extent sequences() const { return batches * tuning.row_groups; }
-    Extent all_chunks() const { return sequences() * tuning.chunks; }
+    Extent strips() const { return batches * tuning.row_groups; }
+    Extent all_chunks() const { return strips() * tuning.chunks; }
     // Rows that a warp has side by side.
-    int64_t warp_rows() const { return int64_t{facts.lane_rows} << tuning.log2_lane_rows; }
+    int64_t warp_rows() const { return int64_t{facts.tile.lane_rows} << tuning.log2_lane_rows; }
     // Steps of a box of the tensor maps: a box has at most 256, so a chunk may be several boxes.
     int64_t box_steps() const {
         int64_t steps = tuning.chunk_steps;
@@ -141,8 +140,8 @@ struct FewLongRowsPass final : LinearPass {
     std::string describe() const override {
         return fmt::format(
             "{} x {} blocks walk {} x {} chunks of {} rows x {} steps in waves, rings of {}, {} innermost",
-            tuning.teams, blocks / tuning.teams, sequences(), tuning.chunks, warp_rows(), tuning.chunk_steps,
-            tuning.ring, time_inner ? "time" : "channel");
+            tuning.teams, blocks / tuning.teams, strips(), tuning.chunks, warp_rows(), tuning.chunk_steps,
+            facts.tile.ring, time_inner ? "time" : "channel");
     }
 
     void enqueue(LinearParams& to, char* scratch, void* stream) const override {

@@ -3,7 +3,7 @@
 // specialised warps.
 //
 // Wave k is the chunks [k n, (k + 1) n) for n blocks, one chunk for each block. Each block has three warps for the
-// exchange, of which the third works in the first block alone:
+// exchange:
 //
 //   publisher  composes the totals of its block's walking warps into the chunk's summary and sends it to the reducer
 //   reducer    scans a wave's summaries, in a tree fixed by n, applies them to the carry that enters the wave, and
@@ -73,7 +73,8 @@ template <typename Ty, int Warps, int Ahead>
 struct RowCarries {
     using Map = typename Ty::Map;
     using Wide = typename Ty::Wide;
-    // A block publishes at most Ahead + 1 chunks beyond the last one that it walked, and so do the others.
+    // A block publishes at most Ahead + 1 chunks beyond the last one that it walked, and so do the others, which may be
+    // as many waves behind or ahead of it: Ahead + 1 each way, and the wave itself.
     static constexpr int slots = 2 * Ahead + 3;
     static constexpr int most_of_lane = wave_most_blocks / 32;
 

@@ -14,11 +14,9 @@ void fill_rows(FewLongRowsKernels& k) {
     k.kernel[1][0][Backward] = reinterpret_cast<const void*>(&linear_few_long_rows<X, false, Backward>);
     k.kernel[1][1][Backward] = reinterpret_cast<const void*>(&linear_few_long_rows<X, true, Backward>);
     FewLongRowsFacts& facts = k.facts[1][Backward];
-    facts.steps = Config::Shape::L;
-    facts.warps = Config::warps;
+    facts.tile = {1, Config::Shape::L, 1, Config::warps, Backward ? 6 : 5};
     facts.threads = Config::threads;
     facts.stage_bytes = Config::warps * Config::stage_bytes;
-    facts.ring = Backward ? 6 : 5;
     facts.slots = Config::Carries::slots;
 }
 
@@ -28,13 +26,9 @@ void fill_strips(FewLongRowsKernels& k) {
     k.kernel[0][0][Backward] = reinterpret_cast<const void*>(&linear_few_long_strips<X, false, Backward>);
     k.kernel[0][1][Backward] = reinterpret_cast<const void*>(&linear_few_long_strips<X, true, Backward>);
     FewLongRowsFacts& facts = k.facts[0][Backward];
-    facts.lane_rows = Config::Shape::V;
-    facts.steps = Config::Shape::L;
-    facts.rows = Config::rows;
-    facts.warps = Config::warps;
+    facts.tile = {Config::Shape::V, Config::Shape::L, Config::rows, Config::warps, Config::ring};
     facts.threads = Config::threads;
     facts.stage_bytes = Config::stage_bytes;
-    facts.ring = Config::ring;
     facts.slots = Config::Carries::slots;
 }
 

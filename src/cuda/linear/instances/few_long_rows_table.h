@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The closed table of compiled linear_few_long_rows and linear_few_long_strips kernels, with one entry for each dtype; gates have
-// the dtype of the data.
+// The closed table of compiled linear_few_long_rows and linear_few_long_strips kernels, with one entry for each dtype;
+// gates have the dtype of the data.
 #pragma once
 
 #include "core/types.h"
+#include "cuda/linear/few_long_rows/params.h"
 
 namespace flashscan::cuda {
 
-// The shape of a kernel's tiles, as it was compiled.
+// What a kernel was compiled for.
 struct FewLongRowsFacts {
-    int lane_rows = 1, steps = 0;  // V and L: rows and steps of a lane
-    int rows = 1;                  // the most rows of a chunk
-    int warps = 0;                 // warps of a block that walk
-    int threads = 0;               // all threads of a block
-    int stage_bytes = 0;           // shared memory of a chunk
-    int ring = 0;                  // stages of a ring buffer
-    int slots = 0;                 // waves whose summaries and carries are exchanged at the same time
+    FewLongRowsTile tile;
+    int threads = 0;      // all threads of a block
+    int stage_bytes = 0;  // shared memory of a chunk
+    int slots = 0;        // waves whose summaries and carries are exchanged at the same time
 };
 
 struct FewLongRowsKernels {

@@ -17,7 +17,7 @@ SelectivePasses make_selective_passes() {
     passes.states_of_lane = Shape::states;
     passes.channels = Shape::channels;
     passes.threads = Shape::threads;
-    passes.kept = Shape::kept;
+    passes.kept = Shape::kept_steps;
     passes.forward = reinterpret_cast<const void*>(&selective_forward<Shape, SelectiveWalk::output>);
     passes.states = reinterpret_cast<const void*>(&selective_forward<Shape, SelectiveWalk::states>);
     passes.adjoint = reinterpret_cast<const void*>(&selective_forward<Shape, SelectiveWalk::adjoint>);
