@@ -220,7 +220,8 @@ class Problem:
 
     def write(self, number: int, shape: tuple[int, ...], dtype: Any) -> None:
         # Steps behind the last packed sequence are not written by the library.
-        make = self.space.maker(tuple(shape), dtype, self.device, self.packed)
+        fill = (-1 if number == lib.INDEX else 0) if self.packed else None
+        make = self.space.maker(tuple(shape), dtype, self.device, fill)
         size = self.space.itemsize(dtype) * math.prod(shape)
         self._writes.append(Write(make, number, size, self.space.pointer_getter(dtype, size, True)))
 

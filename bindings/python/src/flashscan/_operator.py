@@ -316,7 +316,8 @@ def prefix_scan(
         seq_offsets: int32 or int64 ``[num_sequences + 1]``: packed sequences along ``axis``.
         return_index: of "min" and "max", also return the running argmin or argmax: for each of ``y`` the step of ``x``
             that it comes from, int64, counted along ``axis`` from its beginning; of equal ones the earlier in the order
-            of computation, of NaN the first. It is -1 where ``y`` is ``initial`` or the identity.
+            of computation, of NaN the first. It is -1 where ``y`` is ``initial`` or the identity, and behind the last sequence
+            of ``seq_offsets``.
         return_final: also return the last inclusive prefix, in float32 for 16-bit data, of the shape of ``initial``.
         out: a dense array of ``x``'s package, device, shape and dtype that ``y`` is written to and that overlaps no
             argument. Steps behind the last sequence of ``seq_offsets`` stay as they are.
