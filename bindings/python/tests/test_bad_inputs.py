@@ -219,6 +219,9 @@ def test_signal(name, package):
     fails_well(getattr(module, name), tensors(given) if package == "torch" else given, f"signal.{name} on {package}")
 
 
+STEPS = CALLS["selective_step"]
+TRAINED = dict(zip(("output", "reserve"), flashscan.rnn(**NET, return_reserve=True)))
+TRAINED.update(R=NET["R"], grad_output=TRAINED["output"])
 MESSAGES = {
     "wide gate": (lambda: flashscan.linear_scan(X.astype(float), X), "gate is float64 and input is float32; accepted"),
     "no input": (lambda: flashscan.linear_scan(X, None), "input is None; accepted are arrays"),
@@ -229,6 +232,25 @@ MESSAGES = {
     "weights": (lambda: flashscan.rnn(NET["Wx"], NET["R"].astype(float), None), "R is float64 and Wx is float32"),
     "numbers without an order": (lambda: flashscan.reduce(X + 0j, "min"), "x has dtype complex64; accepted for 'min'"),
     "clip": (lambda: flashscan.rnn(**NET, recurrent_clip="1"), "recurrent_clip is '1'"),
+    "no heads": (lambda: flashscan.rnn(ones(2, 5, 4, 0, 3), ones(4, 0, 3, 3), None), r"R has shape \(4, 0, 3, 3\); accepted"),
+    "no states": (lambda: flashscan.selective_scan(X, X, ones(3, 0), ones(3, 0), ones(3, 0)), r"A has shape \(3, 0\); accepted"),
+    "no groups": (lambda: flashscan.selective_step(**{**STEPS, "B": ones(2, 0, 2)}), "B has 0 groups; accepted are divisors of 3"),
+    "large matrices": (lambda: flashscan.prefix_scan(ones(1, 1025, 1025), "matmul"), r"x has shape \(1, 1025, 1025\); accepted"),
+    "large vectors": (lambda: flashscan.affine_scan(ones(1, 1025, 1025), ones(1, 1025)), r"b has shape \(1, 1025\); accepted"),
+    "elements": (lambda: flashscan.reduce(ones(2, 1025), flashscan.HostOperator(1), axis=0), "4100 bytes behind axis 0; accepted"),
+    "decay rate": (lambda: flashscan.gated_scan(X, X, decay="exp", decay_rate=2), "decay_rate is 2 with .* than 'softplus'"),
+    "reserve": (
+        lambda: flashscan.gated_scan_backward(X, X, X, X, layer="qrnn", output_gate=X),
+        "states has dtype float32; accepted is what gated_scan returned as its reserve",
+    ),
+    "rows of a pool": (
+        lambda: flashscan.linear_step(ONE, ONE, ones(4, 3), state_indices=[np.int32(1)] * 2),
+        r"state_indices\[0\] and state_indices\[1\] are both 1; rows that state is written to must differ",
+    ),
+    "state of gradients": (
+        lambda: flashscan.rnn_backward(**TRAINED, initial_state=ones(2, 2, 1, 3)),
+        "initial_state is given, but forward, which filled reserve, had none",
+    ),
 }
 
 

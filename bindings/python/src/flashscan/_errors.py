@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 INVALID_ARGUMENT = 10
 LAST_CALLER_MISTAKE = ALIASING = 19
 UNSUPPORTED = 20
@@ -27,3 +30,12 @@ class FlashscanNotImplementedError(FlashscanError, NotImplementedError):
 
     def __init__(self, message: str, status: int = UNSUPPORTED) -> None:
         super().__init__(message, status)
+
+
+_WORD = re.compile(r"""(?<![\w.'"])(?:GRAD\|)?[A-Za-z_]\w*(?:\.\w+)*""")
+
+
+def renamed(message: str, names: Mapping[str, str]) -> str:
+    """``message`` with other names for what it names. Words in quotes are values, and further lines a compiler's."""
+    sentence, newline, rest = message.partition("\n")
+    return _WORD.sub(lambda found: names.get(found[0], found[0]), sentence) + newline + rest
