@@ -261,6 +261,40 @@ def test_messages_name_what_was_given(case):
         call()
 
 
+# Calls with changed arguments of those above, and what is said of them.
+COMPAT_MESSAGES = [
+    ("sequential_scan.scan", {"alpha": X.astype(float)}, "alpha is torch.float64 and beta is torch.float32; accepted for alpha"),
+    ("accelerated_scan.scan", {"tokens": X[0]}, r"tokens has shape \(5, 3\); accepted are arrays of 3 axes"),
+    ("accelerated_scan.complex.scan", {"inputs": np.ones((2, 5, 3), int)}, "inputs has dtype torch.int64"),
+    ("accelerated_scan.warp.scan_forward", {"gates": X[:, :, :2]}, r"gates has shape \(2, 5, 2\)"),
+    ("heinsen.heinsen_associative_scan_log", {"log_coeffs": X.astype(float)}, "log_coeffs is torch.float64 and log_values is"),
+    ("fla.fused_recurrent_hgrn", {"x": X[:1], "g": X[:1], "cu_seqlens": [0, 9]}, r"cu_seqlens\[1\] is 9; accepted"),
+    ("fla.fused_recurrent_hgrn", {"cu_seqlens": [0, 5]}, r"x has shape \(2, 5, 3\) with cu_seqlens"),
+    ("recurrentgemma.linear_scan", {"x": X, "a": X, "h0": X}, r"h0 has shape \(2, 5, 3\); accepted is \(2, 3\)"),
+    ("torch_parallel_scan.prefix_scan", {"prefix_func": lambda left, right: 3}, "prefix_func's result is a int"),
+    ("torch_parallel_scan.reduce_scan", {"x": X[:, :0], "reduce_func": max}, r"x has shape \(2, 0, 3\); accepted along dim"),
+    ("mamba_ssm.selective_scan_fn", {"return_last_state": 2}, "return_last_state is 2"),
+    ("mamba_ssm.selective_scan_fn", {"A": MAMBA["A"] + 0j}, r"B has shape \(2, 2, 3\); accepted with a complex A"),
+    ("mamba_ssm.selective_state_update", {"dt": X[:1, 0]}, r"dt has shape \(1, 3\); accepted is \(2, 3\)"),
+    ("mamba_ssm.selective_state_update", {"D": ones(2)}, r"D has shape \(2,\); accepted is \(3,\)"),
+    ("mamba_ssm.selective_state_update", {"dt_softplus": 2}, "dt_softplus is 2"),
+    ("mamba_ssm.selective_state_update", {"state_batch_indices": np.array([0, 2])}, "state_batch_indices has 2; accepted"),
+    ("mamba_ssm.selective_state_update", {"state_batch_indices": np.array([1, 1])}, r"state_batch_indices\[0\] and state_batch"),
+    ("flashrnn.flashrnn", {"dtype": "float32", "b": ones(3, 1, 3)}, r"b has shape \(3, 1, 3\); accepted is \(4, 1, 3\)"),
+    ("flashrnn.flashrnn", {"states": ones(1, 2, 1, 1, 3)}, r"states has shape \(1, 2, 1, 1, 3\); accepted is \(2, 2, 1, 1, 3\)"),
+]
+
+
+@pytest.mark.parametrize("name, change, words", COMPAT_MESSAGES)
+def test_messages_of_other_packages_functions(name, change, words):
+    torch = pytest.importorskip("torch")
+    module, _, function = name.rpartition(".")
+    given = tensors({**COMPAT_CALLS.get(name, {}), **change})
+    given = {key: torch.add if value is np.add else value for key, value in given.items()}
+    with pytest.raises(flashscan.FlashscanError, match=words):
+        getattr(importlib.import_module(f"flashscan.compat.{module}"), function)(**given)
+
+
 def test_sizes_of_layers():
     pytest.importorskip("torch")
     layers = importlib.import_module("flashscan.torch")
