@@ -180,6 +180,33 @@ def test_cells(name):
     fails_well(cell.forward, {"input": torch.ones(2, 3)}, f"{name}.forward")
 
 
+@pytest.mark.parametrize("name", (*LAYERS, *CELLS))
+def test_layers_on_inputs_of_another_kind(name):
+    torch = pytest.importorskip("torch")
+    kind = getattr(importlib.import_module("flashscan.torch"), name)
+    layer, input = kind(3) if name == "RGLRU" else kind(3, 4), torch.ones(2, 3) if name in CELLS else torch.ones(2, 5, 3)
+    for dtype in (torch.float64, torch.int32, torch.complex64):
+        with pytest.raises(flashscan.FlashscanTypeError, match=f"input has dtype {dtype}; accepted is torch.float32"):
+            layer(input.to(dtype))
+    with pytest.raises(flashscan.FlashscanTypeError, match="input has layout torch.sparse_coo; accepted is torch.strided"):
+        layer(input.to_sparse())
+
+
+def test_states_of_layers():
+    torch = pytest.importorskip("torch")
+    layers, x = importlib.import_module("flashscan.torch"), torch.ones(2, 5, 3)
+    for layer, state, words in (
+        (layers.MinGRU(3, 4), torch.ones(2, 3), r"state has shape \(2, 3\); accepted is \(2, 4\)"),
+        (layers.LinearRecurrence(3, 4), torch.ones(2, 4) + 0j, "state has dtype torch.complex64; accepted with torch.float32"),
+        (layers.GRU(3, 4, batch_first=True), torch.ones(1, 2, 4) + 0j, "hx has dtype torch.complex64"),
+        (layers.GRU(3, 4, batch_first=True), torch.ones(1, 2, 4).to_sparse(), "hx has layout torch.sparse_coo"),
+    ):
+        with pytest.raises(flashscan.FlashscanError, match=words):
+            layer(x, state)
+    with pytest.raises(flashscan.FlashscanError, match="lower_bound is torch.float64 and input is torch.float32"):
+        layers.HGRN(3, 4)(x, lower_bound=torch.ones(4).double())
+
+
 @pytest.mark.parametrize("name", JAX_CALLS)
 def test_jax(name):
     pytest.importorskip("jax", minversion="0.6")
