@@ -271,7 +271,7 @@ def test_mistakes_are_named(torch):
         flashscan.prefix_scan(torch.ones(3, dtype=torch.int32), "add", initial=0.5)
     with pytest.raises(flashscan.FlashscanTypeError, match="initial_state has dtype torch.complex64"):
         flashscan.linear_scan(0.5, x, torch.zeros(2, 3, dtype=torch.complex64))
-    with pytest.raises(flashscan.FlashscanValueError, match="SEQ_OFFSETS"):
+    with pytest.raises(flashscan.FlashscanValueError, match=r"seq_offsets\[1\] is 6"):
         flashscan.linear_scan(0.5, x[:1], seq_offsets=[0, 6])
 
 

@@ -180,6 +180,33 @@ def test_cells(name):
     fails_well(cell.forward, {"input": torch.ones(2, 3)}, f"{name}.forward")
 
 
+@pytest.mark.parametrize("name", (*LAYERS, *CELLS))
+def test_layers_on_inputs_of_another_kind(name):
+    torch = pytest.importorskip("torch")
+    kind = getattr(importlib.import_module("flashscan.torch"), name)
+    layer, input = kind(3) if name == "RGLRU" else kind(3, 4), torch.ones(2, 3) if name in CELLS else torch.ones(2, 5, 3)
+    for dtype in (torch.float64, torch.int32, torch.complex64):
+        with pytest.raises(flashscan.FlashscanTypeError, match=f"input has dtype {dtype}; accepted is torch.float32"):
+            layer(input.to(dtype))
+    with pytest.raises(flashscan.FlashscanTypeError, match="input has layout torch.sparse_coo; accepted is torch.strided"):
+        layer(input.to_sparse())
+
+
+def test_states_of_layers():
+    torch = pytest.importorskip("torch")
+    layers, x = importlib.import_module("flashscan.torch"), torch.ones(2, 5, 3)
+    for layer, state, words in (
+        (layers.MinGRU(3, 4), torch.ones(2, 3), r"state has shape \(2, 3\); accepted is \(2, 4\)"),
+        (layers.LinearRecurrence(3, 4), torch.ones(2, 4) + 0j, "state has dtype torch.complex64; accepted with torch.float32"),
+        (layers.GRU(3, 4, batch_first=True), torch.ones(1, 2, 4) + 0j, "hx has dtype torch.complex64"),
+        (layers.GRU(3, 4, batch_first=True), torch.ones(1, 2, 4).to_sparse(), "hx has layout torch.sparse_coo"),
+    ):
+        with pytest.raises(flashscan.FlashscanError, match=words):
+            layer(x, state)
+    with pytest.raises(flashscan.FlashscanError, match="lower_bound is torch.float64 and input is torch.float32"):
+        layers.HGRN(3, 4)(x, lower_bound=torch.ones(4).double())
+
+
 @pytest.mark.parametrize("name", JAX_CALLS)
 def test_jax(name):
     pytest.importorskip("jax", minversion="0.6")
@@ -219,6 +246,9 @@ def test_signal(name, package):
     fails_well(getattr(module, name), tensors(given) if package == "torch" else given, f"signal.{name} on {package}")
 
 
+STEPS = CALLS["selective_step"]
+TRAINED = dict(zip(("output", "reserve"), flashscan.rnn(**NET, return_reserve=True)))
+TRAINED.update(R=NET["R"], grad_output=TRAINED["output"])
 MESSAGES = {
     "wide gate": (lambda: flashscan.linear_scan(X.astype(float), X), "gate is float64 and input is float32; accepted"),
     "no input": (lambda: flashscan.linear_scan(X, None), "input is None; accepted are arrays"),
@@ -229,6 +259,25 @@ MESSAGES = {
     "weights": (lambda: flashscan.rnn(NET["Wx"], NET["R"].astype(float), None), "R is float64 and Wx is float32"),
     "numbers without an order": (lambda: flashscan.reduce(X + 0j, "min"), "x has dtype complex64; accepted for 'min'"),
     "clip": (lambda: flashscan.rnn(**NET, recurrent_clip="1"), "recurrent_clip is '1'"),
+    "no heads": (lambda: flashscan.rnn(ones(2, 5, 4, 0, 3), ones(4, 0, 3, 3), None), r"R has shape \(4, 0, 3, 3\); accepted"),
+    "no states": (lambda: flashscan.selective_scan(X, X, ones(3, 0), ones(3, 0), ones(3, 0)), r"A has shape \(3, 0\); accepted"),
+    "no groups": (lambda: flashscan.selective_step(**{**STEPS, "B": ones(2, 0, 2)}), "B has 0 groups; accepted are divisors of 3"),
+    "large matrices": (lambda: flashscan.prefix_scan(ones(1, 1025, 1025), "matmul"), r"x has shape \(1, 1025, 1025\); accepted"),
+    "large vectors": (lambda: flashscan.affine_scan(ones(1, 1025, 1025), ones(1, 1025)), r"b has shape \(1, 1025\); accepted"),
+    "elements": (lambda: flashscan.reduce(ones(2, 1025), flashscan.HostOperator(1), axis=0), "4100 bytes behind axis 0; accepted"),
+    "decay rate": (lambda: flashscan.gated_scan(X, X, decay="exp", decay_rate=2), "decay_rate is 2 with .* than 'softplus'"),
+    "reserve": (
+        lambda: flashscan.gated_scan_backward(X, X, X, X, layer="qrnn", output_gate=X),
+        "states has dtype float32; accepted is what gated_scan returned as its reserve",
+    ),
+    "rows of a pool": (
+        lambda: flashscan.linear_step(ONE, ONE, ones(4, 3), state_indices=[np.int32(1)] * 2),
+        r"state_indices\[0\] and state_indices\[1\] are both 1; rows that state is written to must differ",
+    ),
+    "state of gradients": (
+        lambda: flashscan.rnn_backward(**TRAINED, initial_state=ones(2, 2, 1, 3)),
+        "initial_state is given, but forward, which filled reserve, had none",
+    ),
 }
 
 
@@ -237,6 +286,40 @@ def test_messages_name_what_was_given(case):
     call, words = MESSAGES[case]
     with pytest.raises(flashscan.FlashscanError, match=words):
         call()
+
+
+# Calls with changed arguments of those above, and what is said of them.
+COMPAT_MESSAGES = [
+    ("sequential_scan.scan", {"alpha": X.astype(float)}, "alpha is torch.float64 and beta is torch.float32; accepted for alpha"),
+    ("accelerated_scan.scan", {"tokens": X[0]}, r"tokens has shape \(5, 3\); accepted are arrays of 3 axes"),
+    ("accelerated_scan.complex.scan", {"inputs": np.ones((2, 5, 3), int)}, "inputs has dtype torch.int64"),
+    ("accelerated_scan.warp.scan_forward", {"gates": X[:, :, :2]}, r"gates has shape \(2, 5, 2\)"),
+    ("heinsen.heinsen_associative_scan_log", {"log_coeffs": X.astype(float)}, "log_coeffs is torch.float64 and log_values is"),
+    ("fla.fused_recurrent_hgrn", {"x": X[:1], "g": X[:1], "cu_seqlens": [0, 9]}, r"cu_seqlens\[1\] is 9; accepted"),
+    ("fla.fused_recurrent_hgrn", {"cu_seqlens": [0, 5]}, r"x has shape \(2, 5, 3\) with cu_seqlens"),
+    ("recurrentgemma.linear_scan", {"x": X, "a": X, "h0": X}, r"h0 has shape \(2, 5, 3\); accepted is \(2, 3\)"),
+    ("torch_parallel_scan.prefix_scan", {"prefix_func": lambda left, right: 3}, "prefix_func's result is a int"),
+    ("torch_parallel_scan.reduce_scan", {"x": X[:, :0], "reduce_func": max}, r"x has shape \(2, 0, 3\); accepted along dim"),
+    ("mamba_ssm.selective_scan_fn", {"return_last_state": 2}, "return_last_state is 2"),
+    ("mamba_ssm.selective_scan_fn", {"A": MAMBA["A"] + 0j}, r"B has shape \(2, 2, 3\); accepted with a complex A"),
+    ("mamba_ssm.selective_state_update", {"dt": X[:1, 0]}, r"dt has shape \(1, 3\); accepted is \(2, 3\)"),
+    ("mamba_ssm.selective_state_update", {"D": ones(2)}, r"D has shape \(2,\); accepted is \(3,\)"),
+    ("mamba_ssm.selective_state_update", {"dt_softplus": 2}, "dt_softplus is 2"),
+    ("mamba_ssm.selective_state_update", {"state_batch_indices": np.array([0, 2])}, "state_batch_indices has 2; accepted"),
+    ("mamba_ssm.selective_state_update", {"state_batch_indices": np.array([1, 1])}, r"state_batch_indices\[0\] and state_batch"),
+    ("flashrnn.flashrnn", {"dtype": "float32", "b": ones(3, 1, 3)}, r"b has shape \(3, 1, 3\); accepted is \(4, 1, 3\)"),
+    ("flashrnn.flashrnn", {"states": ones(1, 2, 1, 1, 3)}, r"states has shape \(1, 2, 1, 1, 3\); accepted is \(2, 2, 1, 1, 3\)"),
+]
+
+
+@pytest.mark.parametrize("name, change, words", COMPAT_MESSAGES)
+def test_messages_of_other_packages_functions(name, change, words):
+    torch = pytest.importorskip("torch")
+    module, _, function = name.rpartition(".")
+    given = tensors({**COMPAT_CALLS.get(name, {}), **change})
+    given = {key: torch.add if value is np.add else value for key, value in given.items()}
+    with pytest.raises(flashscan.FlashscanError, match=words):
+        getattr(importlib.import_module(f"flashscan.compat.{module}"), function)(**given)
 
 
 def test_sizes_of_layers():

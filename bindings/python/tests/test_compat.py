@@ -87,7 +87,7 @@ def test_accelerated_scan_refuses_what_it_cannot_obey(device):
         (value, lambda: ref.scan(gates, tokens, ones_like=torch.zeros_like), "ones_like is .*; accepted is"),
         (kind, lambda: ref.scan(gates, tokens, reverse="yes"), "reverse is 'yes'; accepted are True and False"),
         (kind, lambda: scalar.scan(gates, [1.0]), "inputs is a list; accepted are tensors"),
-        (kind, lambda: complex_scan.scan(gates.to(torch.complex64), tokens), "gate is torch.complex64 and input is"),
+        (kind, lambda: complex_scan.scan(gates.to(torch.complex64), tokens), "forget is torch.complex64 and inputs is"),
     ):
         with pytest.raises(error, match=words):
             call()

@@ -92,7 +92,7 @@ def _errors(rank, ranks):
             scans(**arguments)
     with pytest.raises(FlashscanError, match='rank 0 "linear f32 BTC b1 c1.*rank 1 "linear f64 BTC b1 c1'):
         scans(gate=0.5, input=x.double() if rank == 1 else x)
-    with pytest.raises(FlashscanError, match="STATE_IN is given to rank 1; it belongs to rank 0 alone"):
+    with pytest.raises(FlashscanError, match="initial_state is given to rank 1; it belongs to rank 0 alone"):
         scans(gate=0.5, input=x, initial_state=torch.ones(1, 1))
     from flashscan import distributed
 
@@ -105,7 +105,7 @@ def _errors(rank, ranks):
         distributed.prefix_scan(x, "add", return_final="yes" if rank == 0 else False)
     with pytest.raises(FlashscanError, match="rank 0 .*rank 1 "):
         distributed.prefix_scan(x, "add" if rank == 0 else "mul")
-    with pytest.raises(FlashscanError, match="STATE_IN is given to rank 0; it belongs to rank 1 alone"):
+    with pytest.raises(FlashscanError, match="initial_state is given to rank 0; it belongs to rank 1 alone"):
         distributed.gated_scan(x, x, torch.ones(1, 1), reverse=True, **gates)
     # After all that they are together.
     assert scans(gate=1.0, input=x).flatten().tolist() == [4 * rank + i for i in (1, 2, 3, 4)]

@@ -30,9 +30,9 @@ VALUE_ERRORS = {
     "offsets of two axes": (lambda: linear_scan(0.5, ROW, seq_offsets=[[0, 5]]), r"seq_offsets has shape \(1, 2\)"),
     "no sequence": (lambda: linear_scan(0.5, ROW, seq_offsets=[0]), r"seq_offsets has shape \(1,\)"),
     "offsets with a batch": (lambda: linear_scan(0.5, X, seq_offsets=[0, 5]), r"input has shape \(2, 5, 3\) with seq_offsets"),
-    "offsets not from 0": (lambda: linear_scan(0.5, ROW, seq_offsets=[1, 5]), r"SEQ_OFFSETS\[0\] is 1"),
-    "offsets that decrease": (lambda: linear_scan(0.5, ROW, seq_offsets=[0, 3, 2]), r"SEQ_OFFSETS\[2\] is 2"),
-    "offsets past the end": (lambda: linear_scan(0.5, ROW, seq_offsets=[0, 6]), r"SEQ_OFFSETS\[1\] is 6"),
+    "offsets not from 0": (lambda: linear_scan(0.5, ROW, seq_offsets=[1, 5]), r"seq_offsets\[0\] is 1; accepted is 0"),
+    "offsets that decrease": (lambda: linear_scan(0.5, ROW, seq_offsets=[0, 3, 2]), r"seq_offsets\[2\] is 2, less than seq_offsets\[1\] = 3"),
+    "offsets past the end": (lambda: linear_scan(0.5, ROW, seq_offsets=[0, 6]), r"seq_offsets\[1\] is 6"),
     "gradient of another shape": (lambda: linear_scan_backward(G, X, X[:1]), r"grad_output has shape \(1, 5, 3\)"),
     "gradient of a state": (lambda: linear_scan_backward(G, X, X, None, np.zeros(3)), r"grad_final_state has shape"),
 }

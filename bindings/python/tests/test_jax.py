@@ -265,7 +265,7 @@ def test_networks_refuse_other_derivatives_by_name(transform):
 def test_errors_of_the_data(device):
     if device == "cuda":
         pytest.skip("offsets are not read by the host")
-    with pytest.raises(Exception, match=r"SEQ_OFFSETS\[2\] is 2"):
+    with pytest.raises(Exception, match=r"seq_offsets\[2\] is 2, less than seq_offsets\[1\] = 3; they"):
         fj.linear_scan(0.5, jnp.ones((1, 5, 3)), seq_offsets=jnp.array([0, 3, 2])).block_until_ready()
 
 

@@ -163,9 +163,9 @@ def test_errors(device):
         with pytest.raises(flashscan.FlashscanError, match=words):
             fj.linear_step(*arrays, **more)
     if device == "cpu":  # on a GPU they are padding
-        with pytest.raises(Exception, match=r"STATE_INDICES\[1\] is 5"):
+        with pytest.raises(Exception, match=r"state_indices\[1\] is 5"):
             jax.block_until_ready(fj.linear_step(0.5, x, pool, state_indices=rows + jnp.array([0, 4], jnp.int32)))
-        with pytest.raises(Exception, match="are both 0"):
+        with pytest.raises(Exception, match=r"state_indices\[0\] and state_indices\[1\] are both 0; rows that state is written"):
             jax.block_until_ready(fj.linear_step(0.5, x, pool, state_indices=rows // 2))
 
 

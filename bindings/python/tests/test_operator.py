@@ -290,6 +290,16 @@ def test_indices_of_packed_sequences_count_from_the_beginning():
     assert flashscan.reduce(x, "min", seq_offsets=offsets, return_index=True)[1].tolist() == [1, -1, 4]
 
 
+@pytest.mark.parametrize("package", ["numpy", "torch"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_indices_behind_the_last_sequence_are_no_steps(package, reverse):
+    module = pytest.importorskip(package)
+    x, offsets = module.ones((2, 1, 5, 3)), module.asarray([0, 2, 3])
+    y, index = flashscan.prefix_scan(x[:1], "max", axis=2, seq_offsets=offsets, return_index=True, reverse=reverse)
+    assert index[0, 0, :, 0].tolist() == [1 if reverse else 0] * 2 + [2, -1, -1]
+    assert y[0, 0, :, 0].tolist() == [1, 1, 1, 0, 0]
+
+
 def test_indices_are_refused_where_there_are_none():
     x = np.ones(4)
     for call in (lambda: flashscan.prefix_scan(x, "add", return_index=True), lambda: flashscan.reduce(x, np.add, return_index=True)):

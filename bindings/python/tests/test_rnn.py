@@ -130,7 +130,7 @@ def test_tf32_is_for_gpus():
     gradients = rnn_backward(weight, allowed, other, np.ones_like(out), allow_tf32=True)
     for got, expected in zip(gradients, rnn_backward(weight, out, reserve, np.ones_like(out))):
         assert np.array_equal(got, expected)
-    with pytest.raises(flashscan.FlashscanError, match="RESERVE"):
+    with pytest.raises(flashscan.FlashscanError, match="reserve was filled by another plan"):
         rnn_backward(weight, out, reserve, np.ones_like(out), allow_tf32=True)
     with pytest.raises(flashscan.FlashscanTypeError, match="allow_tf32 is 'yes'"):
         rnn(x, weight, bias, allow_tf32="yes")
@@ -149,7 +149,7 @@ VALUE_ERRORS = {
     "offsets with a batch": (lambda: rnn(X, R, B, seq_offsets=[0, 5]), r"with seq_offsets; accepted is a batch of 1"),
     "short reserve": (
         lambda: rnn_backward(R, np.ones((2, 5, 1, 3)), np.empty(0, np.uint8), np.ones((2, 5, 1, 3))),
-        r"RESERVE",
+        r"reserve has 0 bytes"
     ),
 }
 

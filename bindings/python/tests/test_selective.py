@@ -172,9 +172,9 @@ def test_gradients_of_what_is_not_given_are_none():
     [
         ({"A": np.zeros((5, 3))}, FlashscanValueError, ["A has shape (5, 3)", "(4, N)"]),
         ({"A": np.zeros((4, 3), np.float32)}, FlashscanTypeError, ["A has dtype float32", "float64"]),
-        ({"A": np.zeros((4, 300)), "B": np.zeros((4, 300)), "C": np.zeros((4, 300))}, FlashscanValueError, ["states is 300"]),
+        ({"A": np.zeros((4, 300)), "B": np.zeros((4, 300)), "C": np.zeros((4, 300))}, FlashscanValueError, ["A has shape (4, 300); accepted is (4, N) with N from 1 to 256"]),
         ({"B": np.zeros((2, 9, 4))}, FlashscanValueError, ["B has shape (2, 9, 4)", "(2, 9, 3)"]),
-        ({"B": np.zeros((2, 9, 3, 3)), "C": np.zeros((4, 3))}, FlashscanValueError, ["groups is 3 with channels 4"]),
+        ({"B": np.zeros((2, 9, 3, 3)), "C": np.zeros((4, 3))}, FlashscanValueError, ["B has 3 groups; accepted are divisors of 4"]),
         ({"B": np.zeros((2, 9, 4, 3)), "C": np.zeros((2, 9, 2, 3))}, FlashscanValueError, ["B has 4 groups", "C has 2"]),
         ({"C": np.zeros((2, 9, 3), np.float32)}, FlashscanTypeError, ["C has dtype float32"]),
         ({"delta": np.zeros((2, 9, 5))}, FlashscanValueError, ["delta has shape"]),

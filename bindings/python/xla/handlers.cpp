@@ -6,12 +6,15 @@
 //     backward   0 or 1
 //     threads    of a CPU plan
 //     desc       the bytes of the family's descriptor
+//     words      lines "WORD=name": what stands in messages of the library, and what its caller knows it by
 //     ids        the FLASHSCAN_ARG_* of the operands, then of the results; 0: an operand that the library does not get
 //
 // Nothing here needs CUDA's headers: XLA's stream is passed on as it is.
 #include <xla/ffi/api/ffi.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -41,17 +44,46 @@ struct Place {
 
 struct Work {
     int32_t family, backward;
+    std::string_view words;
     Bytes desc;
     Ids ids;
 };
 
-ffi::Error error_of(flashscan_status status) {
+// The name that `words` has for a word, or the word.
+std::string_view name_of(std::string_view word, std::string_view words) {
+    while (!words.empty()) {
+        const std::string_view line = words.substr(0, words.find('\n'));
+        if (line.size() > word.size() && line.starts_with(word) && line[word.size()] == '=')
+            return line.substr(word.size() + 1);
+        words.remove_prefix(std::min(words.size(), line.size() + 1));
+    }
+    return word;
+}
+
+std::string renamed(std::string_view message, std::string_view words) {
+    const auto in_word = [](char c) {
+        return c == '_' || c == '|' || std::isalnum(static_cast<unsigned char>(c)) != 0;
+    };
+    std::string text;
+    while (!message.empty()) {
+        const auto end = std::find_if_not(message.begin(), message.end(), in_word);
+        const std::string_view word = message.substr(0, static_cast<size_t>(end - message.begin()));
+        text += name_of(word, words);
+        message.remove_prefix(word.size());
+        const auto next = std::find_if(message.begin(), message.end(), in_word);
+        text.append(message.begin(), next);
+        message.remove_prefix(static_cast<size_t>(next - message.begin()));
+    }
+    return text;
+}
+
+ffi::Error error_of(flashscan_status status, const Work& work) {
     const bool callers = status >= FLASHSCAN_STATUS_INVALID_ARGUMENT && status <= FLASHSCAN_STATUS_ALIASING;
     const ffi::ErrorCode code = callers                                    ? ffi::ErrorCode::kInvalidArgument
                                 : status == FLASHSCAN_STATUS_OUT_OF_MEMORY ? ffi::ErrorCode::kResourceExhausted
                                 : status < FLASHSCAN_STATUS_OUT_OF_MEMORY  ? ffi::ErrorCode::kUnimplemented
                                                                            : ffi::ErrorCode::kInternal;
-    return {code, std::string(flashscan_status_name(status)) + ": " + flashscan_last_error()};
+    return {code, std::string(flashscan_status_name(status)) + ": " + renamed(flashscan_last_error(), work.words)};
 }
 
 template <typename Desc>
@@ -130,7 +162,8 @@ ffi::Error execute(const Work& work, const Place& place, ffi::ScratchAllocator* 
         static_cast<size_t>(work.family) >= families.size())
         return ffi::Error::InvalidArgument("flashscan: the attributes are those of another version of the package");
     PlanPointer plan;
-    if (const auto status = plans().find(work, place, plan); status != FLASHSCAN_STATUS_OK) return error_of(status);
+    if (const auto status = plans().find(work, place, plan); status != FLASHSCAN_STATUS_OK)
+        return error_of(status, work);
     const int32_t pass = work.backward != 0 ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
     Args args;
     const int32_t* id = work.ids.begin();
@@ -139,7 +172,7 @@ ffi::Error execute(const Work& work, const Place& place, ffi::ScratchAllocator* 
     if (scratch != nullptr) {
         size_t bytes = 0;
         const auto status = flashscan_plan_arg_bytes(plan.get(), pass, FLASHSCAN_ARG_SCRATCH, &bytes);
-        if (status != FLASHSCAN_STATUS_OK) return error_of(status);
+        if (status != FLASHSCAN_STATUS_OK) return error_of(status, work);
         if (bytes > 0) {
             const auto memory = scratch->Allocate(bytes + scratch_alignment - 1);
             if (!memory)
@@ -150,19 +183,20 @@ ffi::Error execute(const Work& work, const Place& place, ffi::ScratchAllocator* 
         }
     }
     const flashscan_status status = flashscan_execute(plan.get(), pass, args.data(), args.size(), place.stream);
-    return status == FLASHSCAN_STATUS_OK ? ffi::Error::Success() : error_of(status);
+    return status == FLASHSCAN_STATUS_OK ? ffi::Error::Success() : error_of(status, work);
 }
 
 ffi::Error execute_cpu(ffi::RemainingArgs operands, ffi::RemainingRets results, int32_t family, int32_t backward,
-                       int32_t threads, Bytes desc, Ids ids) {
-    return execute({family, backward, desc, ids}, {FLASHSCAN_BACKEND_CPU, 0, threads, nullptr}, nullptr, operands,
-                   results);
+                       int32_t threads, std::string_view words, Bytes desc, Ids ids) {
+    return execute({family, backward, words, desc, ids}, {FLASHSCAN_BACKEND_CPU, 0, threads, nullptr}, nullptr,
+                   operands, results);
 }
 
 ffi::Error execute_cuda(void* stream, int32_t device, ffi::ScratchAllocator scratch, ffi::RemainingArgs operands,
-                        ffi::RemainingRets results, int32_t family, int32_t backward, int32_t, Bytes desc, Ids ids) {
-    return execute({family, backward, desc, ids}, {FLASHSCAN_BACKEND_CUDA, device, 0, stream}, &scratch, operands,
-                   results);
+                        ffi::RemainingRets results, int32_t family, int32_t backward, int32_t, std::string_view words,
+                        Bytes desc, Ids ids) {
+    return execute({family, backward, words, desc, ids}, {FLASHSCAN_BACKEND_CUDA, device, 0, stream}, &scratch,
+                   operands, results);
 }
 
 template <typename Binding>
@@ -173,6 +207,7 @@ auto with_attributes(Binding binding) {
         .template Attr<int32_t>("family")
         .template Attr<int32_t>("backward")
         .template Attr<int32_t>("threads")
+        .template Attr<std::string_view>("words")
         .template Attr<Bytes>("desc")
         .template Attr<Ids>("ids");
 }

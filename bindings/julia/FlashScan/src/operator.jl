@@ -134,7 +134,8 @@ end
 [`prefix_scan`](@ref) and [`reduce_scan`](@ref) with `min` or `max`, or `:min` or `:max`, and the steps that the extrema were
 reached at: `(y, index)`, or `(y, index, final)` with `final_state = true`. `index` has the size of `y` and counts steps along
 the axis of time from 1, those of packed sequences too; of equal elements it is that of the earlier in the order of
-computation, of NaN that of the first. It is 0 where `y` is the state or the identity.
+computation, of NaN that of the first. It is 0 where `y` is the state or the identity, and behind the last of packed
+sequences.
 
 ```jldoctest
 julia> indexed_scan(max, [1.0, 3.0, 2.0, 5.0])[2]

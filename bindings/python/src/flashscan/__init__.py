@@ -7,9 +7,11 @@ matrices, ``gated_scan`` the layers around a linear recurrence, ``selective_scan
 whose names end in ``_backward`` their gradients, and those that end in ``_step`` one step with the state updated in place.
 They read arrays where they lie, on the CPU or on a GPU, there on the
 caller's current stream, and return arrays of the same package. ``flashscan.torch`` has them with
-autograd, and modules; ``flashscan.signal`` has scipy's filters; ``flashscan.compat`` has other packages' signatures. Every failure is a ``FlashscanError``; a
-mistake in the arguments is also a ``ValueError`` or a ``TypeError``, and a derivative that there is not a
-``NotImplementedError``.
+autograd, and modules; ``flashscan.signal`` has scipy's filters; ``flashscan.compat`` has other packages' signatures. What flashscan
+refuses, and failures of its library, are a ``FlashscanError``; a mistake in the arguments is also a ``ValueError`` or a
+``TypeError``, and a derivative that there is not a ``NotImplementedError``. What NumPy, PyTorch, CuPy or JAX raise themselves,
+for want of memory for example, comes out as it is, and where a program of JAX runs a failure is JAX's error with the same
+sentence.
 """
 
 from ._affine import affine_scan, affine_scan_backward

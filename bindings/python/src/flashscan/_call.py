@@ -149,6 +149,7 @@ class Problem:
                     f"{spec.name} is on {spec.device}; accepted is {self.device}, as {first.name} is"
                 )
         self.packed = False
+        self.names = {lib.STATE_IN: name.removesuffix("?") for name in names if name.startswith("initial")}
         self.held: dict[int, Any] = {}  # arrays by position that all calls have where they lie now
         self._reads: list[Read] = []
         self._writes: list[Write] = []
@@ -159,6 +160,7 @@ class Problem:
 
     def read(self, number: int, spec: Spec, dtype: Any = None, in_place: bool = False) -> None:
         """``dtype``: what it is converted to. ``in_place``: it is known to be readable as it lies."""
+        self.names[number] = spec.name
         dtype = spec.dtype if dtype is None else dtype
         if in_place or (spec.dense and spec.dtype == dtype):
             pointer = self.space.pointer
@@ -220,7 +222,8 @@ class Problem:
 
     def write(self, number: int, shape: tuple[int, ...], dtype: Any) -> None:
         # Steps behind the last packed sequence are not written by the library.
-        make = self.space.maker(tuple(shape), dtype, self.device, self.packed)
+        fill = (-1 if number == lib.INDEX else 0) if self.packed else None
+        make = self.space.maker(tuple(shape), dtype, self.device, fill)
         size = self.space.itemsize(dtype) * math.prod(shape)
         self._writes.append(Write(make, number, size, self.space.pointer_getter(dtype, size, True)))
 
@@ -236,7 +239,8 @@ class Problem:
         scratch = plan.arg_bytes(backward, lib.SCRATCH) if self.backend == lib.CUDA else 0
         if scratch:
             self.write_bytes(lib.SCRATCH, scratch)
-        return Call(self.space, self.device, plan, backward, self._reads, self._writes, results, self.held)
+        fail = functools.partial(lib.check, names=self.names)
+        return Call(self.space, self.device, plan, backward, self._reads, self._writes, results, self.held, fail)
 
 
 @functools.lru_cache(maxsize=256)
@@ -285,10 +289,12 @@ class Call:
         writes: list[Write],
         kept: int,
         held: dict[int, Any],
+        fail: Callable[[int], None],
     ) -> None:
-        """The first ``kept`` of ``writes`` are results. ``held``: arrays that are not looked for among those of ``run``."""
+        """The first ``kept`` of ``writes`` are results. ``held``: arrays that are not looked for among those of ``run``.
+        ``fail`` gets a status that is not OK."""
         # With the plan, which lives until the last call is over.
-        names: dict[str, Any] = {"plan": plan, "handle": plan.handle, "execute": lib.execute, "check": lib.check}
+        names: dict[str, Any] = {"plan": plan, "handle": plan.handle, "execute": lib.execute, "fail": fail}
         names.update(stream=space.stream_getter(device))
         lines: list[str] = []
         arguments: list[tuple[int, str | int, int]] = []
@@ -310,7 +316,7 @@ class Call:
             arguments.append((write.number, f"at_write{i}(write{i})", write.size))
         packed = _packing(arguments, names)
         lines.append(f"status = execute(handle, {lib.pass_number(backward)}, {packed}, {len(arguments)}, stream())")
-        lines.append("if status: check(status)")
+        lines.append("if status: fail(status)")
         lines.append(f"return [{', '.join(f'write{i}' for i in range(kept))}]")
         exec(_code("def run(arrays):\n " + "\n ".join(lines)), names)
         self.run = names.pop("run")  # no cycle, so that plans go with their calls

@@ -15,6 +15,7 @@ from ._errors import FlashscanError, FlashscanTypeError, FlashscanValueError
 from ._operator import CUSTOM, EXCLUSIVE, REDUCTION, CudaOperator, HostOperator, Scan, axis_of
 from ._spaces import Elements, Spec
 
+_MOST_BYTES = 4096  # of an element of a compiled operator
 # Of which numbers gradients of elements are made.
 _GRADIENTS = {lib.F32: lib.F32, lib.C64: lib.F32, lib.F64: lib.F64, lib.C128: lib.F64}
 
@@ -98,6 +99,13 @@ class Request:
     adjoint: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None
 
 
+def _check_element(x: Spec, axis: int, compiled: bool) -> None:
+    size = x.itemsize * math.prod(x.shape[axis + 1 :])
+    if size < 1 or (compiled and size > _MOST_BYTES):
+        accepted = f"1 to {_MOST_BYTES}" if compiled else "1 and up"
+        raise FlashscanValueError(f"x has shape {x.shape}, with {size} bytes behind axis {axis}; accepted are {accepted}")
+
+
 def _prepare(request: Request, names: Sequence[str], arrays: Sequence[Any]) -> tuple[Problem, Scan, Sequence[Any]]:
     if arrays[0] is None:
         raise FlashscanTypeError("x is None; accepted are arrays")
@@ -112,6 +120,7 @@ def _prepare(request: Request, names: Sequence[str], arrays: Sequence[Any]) -> t
             f"op is a {type(request.op).__name__} and x is on {problem.device}; accepted there are {there.__name__} and functions"
         )
     x, axis = problem.specs[0], axis_of(request.axis, None, len(problem.specs[0].shape), 0)
+    _check_element(x, axis, compiled=isinstance(request.op, there))
     scan = Scan(problem, x, CUSTOM, request.mode, axis, 0, request.reverse, problem.specs[-1])
     return problem, scan, arrays
 

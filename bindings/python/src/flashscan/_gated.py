@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from . import _library as lib
 from ._call import Call, Problem, choose, dtype_beside, flag, kind, number, real_number, same_dtype, same_shape, words
-from ._errors import FlashscanValueError
+from ._errors import FlashscanTypeError, FlashscanValueError
 from ._linear import LAYOUTS, _read
 from ._spaces import Spec
 from ._types import Activation, Array, ArrayLike, Decay, Epilogue, Layer, Layout, Scale
@@ -202,6 +202,8 @@ def backward(problem: Problem, *options: Any) -> Call:
         same_dtype(x, grad.dtype)
         strides["input"] = _read(problem, lib.INPUT, x, layer.axes)
     if hides_state(options[0], options[4]):
+        if states.number != lib.U8 or not states.dense:
+            raise FlashscanTypeError(f"states has dtype {states.dtype}; accepted is what gated_scan returned as its reserve")
         problem.read(lib.RESERVE, states)
     else:
         same_shape(states, grad.shape)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Mapping
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -20,9 +21,10 @@ from ctypes import (
     c_void_p,
 )
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from ._errors import LAST_CALLER_MISTAKE, FlashscanError, FlashscanValueError
+from ._errors import LAST_CALLER_MISTAKE, FlashscanError, FlashscanValueError, renamed
 
 CPU, CUDA = 101, 102
 F32, BF16, F16, F64, C64, C128, I32, I64, U8 = range(201, 210)
@@ -30,6 +32,34 @@ BOOL = -1  # which no descriptor names: U8 to the library
 INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS, WEIGHT, BIAS, SCRATCH, RESERVE = range(2001, 2012)
 STATE_INDICES, INPUT_GATE, OUTPUT_GATE, SECOND_GATE, PARAM, DELTA, A, B, C, D, INDEX = range(2012, 2023)
 GRAD = 1 << 30
+# What the library's messages call arguments, from INPUT on.
+_ARGUMENTS = (
+    *("INPUT", "GATE", "OUTPUT", "STATE_IN", "STATE_OUT", "RESET", "SEQ_OFFSETS", "WEIGHT", "BIAS", "SCRATCH", "RESERVE"),
+    *("STATE_INDICES", "INPUT_GATE", "OUTPUT_GATE", "SECOND_GATE", "PARAM", "DELTA", "A", "B", "C", "D", "INDEX"),
+)
+# What they are called where the caller has not named them.
+_UNNAMED = {
+    INPUT: "the input",
+    OUTPUT: "the output",
+    STATE_IN: "the initial state",
+    STATE_OUT: "the final state",
+    SEQ_OFFSETS: "seq_offsets",
+    SCRATCH: "the scratch memory",
+    RESERVE: "the reserve",
+    INDEX: "the steps of extrema",
+}
+# Fields of descriptors and their values in messages, and the options that they come from.
+_OPTIONS = {
+    "GATED_DECAY_SOFTPLUS": "'softplus'",
+    "GATED_SCALE_SQRT": "'sqrt'",
+    "GATED_FLAG_FIRST_STEP": "first_step",
+    "MODE_EXCLUSIVE": "exclusive",
+    "custom.code": "op.code",
+    "custom.name": "op.name",
+    "custom.adjoint_name": "op.adjoint_name",
+    "num_sequences": "the number of sequences",
+    "offsets_dtype": "the dtype of seq_offsets",
+}
 LAYOUT_BTC, LAYOUT_BCT, LAYOUT_BTGHD, LAYOUT_TBGHD = range(301, 305)
 DIRECTION_FORWARD, DIRECTION_REVERSE = 401, 402
 PASS_FORWARD, PASS_BACKWARD = 501, 502
@@ -345,11 +375,21 @@ def direction(reverse: object) -> int:
     return DIRECTION_REVERSE if reverse else DIRECTION_FORWARD
 
 
-def check(status: int) -> None:
+def words(names: Mapping[int, str]) -> dict[str, str]:
+    """What stands in messages of the library, and what its caller knows it by; ``names``: of arguments, by their numbers."""
+    known = dict(_OPTIONS)
+    for number, word in enumerate(_ARGUMENTS, INPUT):
+        known[word] = name = names.get(number, _UNNAMED.get(number, word))
+        known["GRAD|" + word] = names.get(GRAD | number, f"the gradient of {name}")
+    return known
+
+
+def check(status: int, names: Mapping[int, str] = MappingProxyType({})) -> None:
+    """Raises what a status tells of a failure, in the caller's ``names`` of arguments."""
     if status == 0:
         return
     name = _library.flashscan_status_name(status).decode()
-    message = f"{name}: {_library.flashscan_last_error().decode()}"
+    message = f"{name}: {renamed(_library.flashscan_last_error().decode(), words(names))}"
     raise (FlashscanValueError if status <= LAST_CALLER_MISTAKE else FlashscanError)(message, status)
 
 

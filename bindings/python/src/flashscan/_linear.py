@@ -21,7 +21,7 @@ from ._call import (
     space_of,
 )
 from ._errors import FlashscanTypeError, FlashscanValueError
-from ._out import check_out, writing_into
+from ._out import check_out
 from ._spaces import Spec
 from ._types import Array, ArrayLike, GateForm, Layout
 
@@ -234,8 +234,7 @@ def linear_scan(
         return tuple(results) if return_final_state else results[0]
     check_out(out, input)
     options = (return_final_state, *options)
-    with writing_into(out):
-        results = forward(arrays, options) if axis is None else _along(forward, arrays, options, layout, axis)
+    results = forward(arrays, options) if axis is None else _along(forward, arrays, options, layout, axis)
     results = results if out is None else [out, *results]
     return tuple(results) if return_final_state else results[0]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, overload
 from . import _library as lib
 from ._call import INTEGERS, Call, Problem, data_number, flag, integer, kind, real_number
 from ._errors import FlashscanTypeError, FlashscanValueError
-from ._out import check_out, writing_into
+from ._out import check_out
 from ._spaces import Spec
 from ._types import Array, ArrayLike, OperatorName
 
@@ -29,6 +29,7 @@ NAMED = {
 }
 AFFINE, CUSTOM = lib.OPERATOR_AFFINE, lib.OPERATOR_CUSTOM
 INCLUSIVE, EXCLUSIVE, REDUCTION = lib.MODE_INCLUSIVE, lib.MODE_EXCLUSIVE, lib.MODE_REDUCTION
+_MOST_ROWS = 1024  # of a matrix
 # Whose gradient of x reads x.
 _READS_X = {"mul", "min", "max", "logaddexp", "matmul"}
 
@@ -138,6 +139,8 @@ class Scan:
     ) -> None:
         """``dtype``: the library's number where it is not that of real or complex numbers."""
         custom = number == CUSTOM
+        if inner and not 1 <= x.shape[-1] <= _MOST_ROWS:
+            raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are 1 to {_MOST_ROWS} in the last axis")
         batch, time, behind = math.prod(x.shape[:axis]), x.shape[axis], x.shape[axis + 1 :]
         channels = 1 if custom else math.prod(behind[: len(behind) - inner])
         if seq_offsets is not None and batch != 1:
@@ -247,14 +250,13 @@ def _run(
     if not is_name and not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
         refuse_operator(op)
     check_out(out, x)
-    with writing_into(out):
-        if is_name:
-            run = indexed if index else forward
-            results = run((x, *others), (op, final, mode, *options))
-        else:
-            from . import _custom
+    if is_name:
+        run = indexed if index else forward
+        results = run((x, *others), (op, final, mode, *options))
+    else:
+        from . import _custom
 
-            results = _custom.forward(_custom.Request(op, mode, *options), x, *others, final=final)
+        results = _custom.forward(_custom.Request(op, mode, *options), x, *others, final=final)
     return results if out is None else [out, *results]
 
 
@@ -316,7 +318,8 @@ def prefix_scan(
         seq_offsets: int32 or int64 ``[num_sequences + 1]``: packed sequences along ``axis``.
         return_index: of "min" and "max", also return the running argmin or argmax: for each of ``y`` the step of ``x``
             that it comes from, int64, counted along ``axis`` from its beginning; of equal ones the earlier in the order
-            of computation, of NaN the first. It is -1 where ``y`` is ``initial`` or the identity.
+            of computation, of NaN the first. It is -1 where ``y`` is ``initial`` or the identity, and behind the last sequence
+            of ``seq_offsets``.
         return_final: also return the last inclusive prefix, in float32 for 16-bit data, of the shape of ``initial``.
         out: a dense array of ``x``'s package, device, shape and dtype that ``y`` is written to and that overlaps no
             argument. Steps behind the last sequence of ``seq_offsets`` stay as they are.

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from ._call import space_of
-from ._errors import ALIASING, FlashscanError, FlashscanTypeError, FlashscanValueError
+from ._errors import FlashscanTypeError
 
 
 def check_out(out: Any, like: Any) -> None:
@@ -21,14 +19,3 @@ def check_out(out: Any, like: Any) -> None:
         if space is not None:
             accepted = f"{space.kind.__module__}.{space.kind.__name__}, as the result is"
         raise FlashscanTypeError(f"out is a {type(out).__module__}.{type(out).__name__}; accepted is {accepted}")
-
-
-@contextlib.contextmanager
-def writing_into(out: Any) -> Iterator[None]:
-    """Names ``out`` where the library finds that it overlaps another argument."""
-    try:
-        yield
-    except FlashscanError as error:
-        if out is None or error.status != ALIASING:
-            raise
-        raise FlashscanValueError(f"out, the library's OUTPUT, overlaps another argument: {error}", ALIASING) from None

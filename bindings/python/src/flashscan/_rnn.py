@@ -78,6 +78,8 @@ class _Network:
         heads, dim = inner
         if R.shape != (gates, heads, dim, dim):
             raise FlashscanValueError(f"R has shape {R.shape}; accepted is {(gates, heads, dim, dim)} for {cell}")
+        if not heads or not dim:
+            raise FlashscanValueError(f"R has shape {R.shape}; accepted are 1 head and up, of 1 unit and up")
         data = real_number(like)
         dtype_beside(R, like, {lib.BF16: lib.F32, lib.F16: lib.F32})
         sequences, offsets = problem.read_offsets(seq_offsets, like, batch)

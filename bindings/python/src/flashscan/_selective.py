@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _DENSE = (0, 0, 0)
 _COMPLEX = {lib.F32: lib.C64, lib.F64: lib.C128}
+_MOST_STATES = 256
 _OPTIONAL = ("D", "z", "delta_bias")
 
 
@@ -37,8 +38,8 @@ class _Selective:
         self.sizes = tuple(like.shape[axis] for axis in self.axes)
         batch, time, channels = self.sizes
         self.real = problem.state_dtype(like.dtype, data)
-        if len(A.shape) != 2 or A.shape[0] != channels:
-            raise FlashscanValueError(f"A has shape {A.shape}; accepted is ({channels}, N)")
+        if len(A.shape) != 2 or A.shape[0] != channels or not 1 <= A.shape[1] <= _MOST_STATES:
+            raise FlashscanValueError(f"A has shape {A.shape}; accepted is ({channels}, N) with N from 1 to {_MOST_STATES}")
         self.states, self.matrix = A.shape[1], A.dtype
         if A.dtype != self.real and A.number != _COMPLEX.get(data):
             complex_too = f" and {problem.space.dtype(_COMPLEX[data])}" if data in _COMPLEX else ""
@@ -93,7 +94,9 @@ class _Selective:
         if rank == 3:
             return 1, array
         at = len(front)
-        strides, groups = array.strides, inner[0]
+        strides, groups, channels = array.strides, inner[0], self.sizes[2]
+        if groups < 1 or channels % groups:
+            raise FlashscanValueError(f"{array.name} has {groups} groups; accepted are divisors of {channels}, the number of channels")
         side_by_side = groups == 1 or strides[at] == self.states * strides[at + 1]
         return groups, dataclasses.replace(
             array,

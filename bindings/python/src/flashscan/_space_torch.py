@@ -122,15 +122,17 @@ class TorchSpace:
         dtype = torch.float32 if tensor.element_size() == 2 else tensor.dtype
         return tensor.sum(axes, keepdim=True, dtype=dtype).to(tensor.dtype)
 
-    def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, zero: bool) -> Callable[[], Any]:
+    def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, fill: int | None) -> Callable[[], Any]:
         # Making it like another takes half as long as by dtype and device.
         like = torch.empty((), dtype=dtype, device=device).expand(shape)
-        make = torch.zeros_like if zero else torch.empty_like
-        return functools.partial(make, like, memory_format=torch.contiguous_format)
+        options: dict[str, Any] = {"memory_format": torch.contiguous_format}
+        if fill:
+            return functools.partial(torch.full_like, like, fill, **options)
+        return functools.partial(torch.empty_like if fill is None else torch.zeros_like, like, **options)
 
     def bytes_maker(self, size: int, device: Any) -> Callable[[], Any]:
         if device.type == "cuda":  # torch's memory begins at a multiple of 512 there
-            return self.maker((size,), torch.uint8, device, False)
+            return self.maker((size,), torch.uint8, device, None)
         make = NumpySpace().bytes_maker(size, device)
         return lambda: torch.from_numpy(make())
 

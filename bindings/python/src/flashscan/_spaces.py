@@ -189,9 +189,11 @@ class NumpySpace:
         dtype = np.float32 if array.itemsize == 2 else array.dtype
         return array.sum(axis=axes, dtype=dtype, keepdims=True).astype(array.dtype, copy=False)
 
-    def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, zero: bool) -> Callable[[], Any]:
-        """Makes arrays, unwritten or zero."""
-        return functools.partial(np.zeros if zero else np.empty, shape, dtype)
+    def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, fill: int | None) -> Callable[[], Any]:
+        """Makes arrays that have the number ``fill`` everywhere, or are unwritten."""
+        if fill:
+            return functools.partial(np.full, shape, fill, dtype)
+        return functools.partial(np.empty if fill is None else np.zeros, shape, dtype)
 
     def bytes_maker(self, size: int, device: Any) -> Callable[[], Any]:
         """Makes bytes at a multiple of 256, as the library wants them for what it alone reads."""
@@ -267,19 +269,22 @@ class CupySpace(NumpySpace):
     def expand(self, array: Any, shape: tuple[int, ...]) -> Any:
         return self.cupy.broadcast_to(array, shape)
 
-    def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, zero: bool) -> Callable[[], Any]:
-        make, current = self.cupy.zeros if zero else self.cupy.ndarray, self.cupy.cuda.runtime.getDevice
+    def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, fill: int | None) -> Callable[[], Any]:
+        make: Callable[[], Any] = functools.partial(self.cupy.ndarray if fill is None else self.cupy.zeros, shape, dtype)
+        if fill:
+            make = functools.partial(self.cupy.full, shape, fill, dtype)
+        current = self.cupy.cuda.runtime.getDevice
 
         def on_device() -> Any:
             if current() == device:
-                return make(shape, dtype)
+                return make()
             with self.cupy.cuda.Device(device):
-                return make(shape, dtype)
+                return make()
 
         return on_device
 
     def bytes_maker(self, size: int, device: Any) -> Callable[[], Any]:
-        return self.maker((size,), np.dtype(np.uint8), device, False)  # CuPy's memory begins at a multiple of 512
+        return self.maker((size,), np.dtype(np.uint8), device, None)  # CuPy's memory begins at a multiple of 512
 
     def stream_getter(self, device: Any) -> Callable[[], int | None]:
         return lambda: self.cupy.cuda.get_current_stream(device).ptr

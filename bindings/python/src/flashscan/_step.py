@@ -12,8 +12,8 @@ from typing import Any
 from . import _gated, _linear, _rnn, _selective
 from . import _library as lib
 from ._call import Call, Kind, Problem, kind, same_dtype, same_shape, space_of
-from ._errors import FlashscanError, FlashscanTypeError, FlashscanValueError
-from ._out import check_out, writing_into
+from ._errors import FlashscanTypeError, FlashscanValueError
+from ._out import check_out
 from ._spaces import Spec
 from ._types import Activation, Array, ArrayLike, Cell, Decay, Epilogue, GateForm, Layer, Scale
 
@@ -381,10 +381,6 @@ class RnnStep:
                 )
             changing = ("state_indices", "reset")
             self._made = _, call = _rnn_call.hold(space, (given, *self._arrays), 0, self._options, changing)
-        try:
-            made = call.run((given,))
-        except FlashscanError:
-            with writing_into(self._out):
-                raise
+        made = call.run((given,))
         h: Array = made[0] if made else self._out
         return h

@@ -198,6 +198,7 @@ def _run_here(*arrays: Any, work: Work) -> list[Any]:
         family=np.int32(list(lib.FAMILIES).index(traced.family)),
         backward=np.int32(traced.backward),
         threads=np.int32(traced.threads),
+        words="\n".join(map("=".join, lib.words(traced.names).items())),
         desc=np.frombuffer(desc, np.uint8),
         ids=np.array([*reads, *[0] * (len(operands) - len(reads)), *numbers], np.int32),
     )

@@ -101,6 +101,7 @@ class Traced(Problem):
         self.in_place = False  # the state is written where it is read
 
     def read(self, number: int, spec: Any, dtype: Any = None, in_place: bool = False) -> None:
+        self.names[number] = spec.name
         if number == lib.STATE_OUT:  # where STATE_IN is, if XLA can: arrays do not change
             self.in_place = True
             return self.write(number, spec.shape, spec.dtype)

@@ -186,7 +186,7 @@ arguments! {
         /// Written: as the input, or as a state for a reduction.
         output: &'a mut [T] = sys::FLASHSCAN_ARG_OUTPUT,
         /// Written, of [`Operator::Min`] and [`Operator::Max`]: as the output, the step that each extremum was reached at,
-        /// counted along T; -1 before any.
+        /// counted along T; -1 before any. As `output` it is left as it is behind the last packed sequence.
         index: Option<&'a mut [i64]> = sys::FLASHSCAN_ARG_INDEX,
         /// The left operand of the first element.
         state_in: Option<&'a [T::State]> = sys::FLASHSCAN_ARG_STATE_IN,

@@ -59,7 +59,10 @@ fn slices_are_checked() {
         reset: Some(&[false; 4]),
         ..Default::default()
     });
-    assert!(matches!(&unknown, Err(Error::UnknownArgument(sentence)) if sentence.contains("id 2006")), "{unknown:?}");
+    assert!(
+        matches!(&unknown, Err(Error::UnknownArgument(sentence)) if sentence.contains("2006 (RESET)")),
+        "{unknown:?}"
+    );
     let offsets = Linear::<f32>::new(1, 4, 1).packed(1).build().unwrap().forward(LinearForward {
         gate: &full,
         input: &full,

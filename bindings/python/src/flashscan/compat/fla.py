@@ -8,11 +8,13 @@ from typing import Any
 import torch
 
 from .._call import flag
-from .._errors import FlashscanValueError
+from .._errors import FlashscanValueError, naming
 from ..torch import linear_scan
 from ..torch._types import Offsets, tensors
 
 __all__ = ["chunk_hgrn", "fused_recurrent_hgrn"]
+
+_linear_scan = naming(linear_scan, gate="g", input="x", seq_offsets="cu_seqlens")
 
 
 def fused_recurrent_hgrn(
@@ -42,7 +44,7 @@ def fused_recurrent_hgrn(
     if g.shape != x.shape:
         raise FlashscanValueError(f"g has shape {tuple(g.shape)}; accepted is x's, {tuple(x.shape)}")
     options: dict[str, Any] = {"gate_form": "log", "seq_offsets": cu_seqlens, "return_final_state": True}
-    h, last = linear_scan(g, x, initial_state, **options)
+    h, last = _linear_scan(g, x, initial_state, **options)
     return h, last if flag("output_final_state", output_final_state) else None
 
 

@@ -8,12 +8,14 @@ from typing import Any
 import torch
 
 from .._call import integer, number
-from .._errors import FlashscanTypeError, FlashscanValueError
+from .._errors import FlashscanTypeError, FlashscanValueError, naming
 from .._rnn import CELLS
 from ..torch import rnn
 from ..torch._types import tensors
 
 __all__ = ["FlashRNNConfig", "flashrnn"]
+
+_rnn = naming(rnn, cell="function", initial_state="states", recurrent_clip="config.gradient_recurrent_clipval")
 
 _FUNCTIONS = ("lstm", "gru", "elman", "slstm")
 _BACKENDS = ("vanilla", "vanilla_fwbw", "cuda", "cuda_fused", "triton", "triton_fused")
@@ -101,16 +103,18 @@ def _check_config(config: Any, dtype: str, shape: tuple[int, ...]) -> None:
 
 def _initial(config: Any, states: torch.Tensor | None, Wx: torch.Tensor, function: str) -> torch.Tensor | None:
     """The states before the first step [S, B, H, D]; those that are not given are ``config.initial_val``."""
-    if states is not None:
-        return torch.squeeze(states, 2)
     given, count = getattr(config, "initial_val", None), CELLS[function][3]
+    if states is not None:
+        accepted = (count, Wx.shape[0], 1, *Wx.shape[3:])
+        if states.shape != accepted:
+            raise FlashscanValueError(f"states has shape {tuple(states.shape)}; accepted is {accepted} for {function!r}")
+        return torch.squeeze(states, 2)
     if given is None:
         return None
     values = list(given) if isinstance(given, (list, tuple)) else [given] * count
     values = [number("config.initial_val", value) for value in values]
     if len(values) != count:
-        accepted = f"{count} for {function!r}"
-        raise FlashscanValueError(f"config.initial_val has {len(values)} numbers; accepted are {accepted}")
+        raise FlashscanValueError(f"config.initial_val has {len(values)} numbers; accepted are {count} for {function!r}")
     shape = (count, Wx.shape[0], *Wx.shape[3:])
     return Wx.new_tensor(values).reshape(-1, 1, 1, 1).expand(shape).contiguous() if any(values) else None
 
@@ -166,5 +170,5 @@ def flashrnn(
     clip = 0.0 if clip is None else number("config.gradient_recurrent_clipval", clip)
     options: dict[str, Any] = {"return_all_states": True, "return_final_state": True, "recurrent_clip": clip}
     cell: Any = function
-    output, last = rnn(Wx, R, b, cell, initial, **options)
+    output, last = _rnn(Wx, R, b, cell, initial, **options)
     return (output if output.dim() == 5 else output.unsqueeze(0)), last.unsqueeze(2).to(output.dtype)

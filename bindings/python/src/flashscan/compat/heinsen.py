@@ -7,11 +7,13 @@ import math
 
 import torch
 
-from .._errors import FlashscanValueError
+from .._errors import FlashscanValueError, naming
 from ..torch import linear_scan
 from ..torch._types import Tensor, tensors
 
 __all__ = ["compute_in_parallel", "compute_in_parallel_special_case", "heinsen_associative_scan_log"]
+
+_linear_scan = naming(linear_scan, gate="log_coeffs", input="log_values")
 
 
 def heinsen_associative_scan_log(log_coeffs: Tensor, log_values: Tensor) -> Tensor:
@@ -35,7 +37,7 @@ def heinsen_associative_scan_log(log_coeffs: Tensor, log_values: Tensor) -> Tens
         raise FlashscanValueError(
             f"log_coeffs has shape {tuple(log_coeffs.shape)}; accepted is log_values', {tuple(log_values.shape)}"
         )
-    return linear_scan(log_coeffs, torch.exp(log_values), gate_form="log")
+    return _linear_scan(log_coeffs, torch.exp(log_values), gate_form="log")
 
 
 def compute_in_parallel_special_case(log_coeffs: Tensor, log_values: Tensor) -> Tensor:
@@ -74,5 +76,5 @@ def _scan(log_coeffs: Tensor, log_values: Tensor) -> Tensor:
     # The first coefficient meets a state of 0.
     gates = torch.cat([torch.zeros_like(log_values[..., :1]).to(log_coeffs.dtype), log_coeffs], -1)
     values = torch.exp(log_values).reshape(rows)
-    h = linear_scan(gates.reshape(rows), values, layout="bct", gate_form="log")
+    h = _linear_scan(gates.reshape(rows), values, layout="bct", gate_form="log")
     return torch.reshape(h, log_values.shape)

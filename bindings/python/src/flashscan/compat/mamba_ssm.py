@@ -8,17 +8,26 @@ from typing import Any, Literal, overload
 
 import torch
 
-from .._errors import FlashscanValueError
+from .._errors import FlashscanTypeError, FlashscanValueError, naming
 from ..torch import selective_scan, selective_step
 from ..torch._types import Tensor, tensors
 
 __all__ = ["selective_scan_fn", "selective_scan_ref", "selective_state_update"]
 
+_selective_scan = naming(selective_scan, return_final_state="return_last_state")
+_selective_step = naming(
+    selective_step, u="x", delta="dt", delta_bias="dt_bias", delta_softplus="dt_softplus", state_indices="state_batch_indices"
+)
 
-def _of_steps(matrix: Tensor, A: Tensor) -> Tensor:
+
+def _of_steps(name: str, matrix: Tensor, A: Tensor) -> Tensor:
     """B or C; those of each step beside a complex A are real, a number's two parts side by side in time."""
     if matrix.dim() == 2 or not A.is_complex() or matrix.is_complex():
         return matrix
+    if matrix.shape[-1:].numel() % 2:
+        raise FlashscanValueError(
+            f"{name} has shape {tuple(matrix.shape)}; accepted with a complex A are an even last extent, or a complex {name}"
+        )
     return torch.view_as_complex(matrix.to(A.real.dtype).unflatten(-1, (-1, 2)).contiguous())
 
 
@@ -63,13 +72,27 @@ def selective_scan_fn(
         every tensor, with the same bits on every run.
     """
     tensors(u=u, delta=delta, A=A, B=B, C=C)
-    B, C = _of_steps(B, A), _of_steps(C, A)
-    return selective_scan(
+    B, C = _of_steps("B", B, A), _of_steps("C", C, A)
+    return _selective_scan(
         u, delta, A, B, C, D, z, delta_bias, delta_softplus=delta_softplus, layout="bct", return_final_state=return_last_state
     )
 
 
 selective_scan_ref = selective_scan_fn
+
+
+def _check_shapes(shape: torch.Size, **named: Tensor | None) -> None:
+    for name, array in named.items():
+        if array is not None and array.shape != shape:
+            raise FlashscanValueError(f"{name} has shape {tuple(array.shape)}; accepted is {tuple(shape)}")
+
+
+def _check_rows(indices: Tensor, rows: int) -> None:
+    """On a GPU numbers are not looked at, for which the host would have to wait."""
+    if indices.is_floating_point() or indices.is_complex():
+        raise FlashscanTypeError(f"state_batch_indices has dtype {indices.dtype}; accepted are integers")
+    if indices.device.type == "cpu" and indices.numel() and int(indices.max()) >= rows:
+        raise FlashscanValueError(f"state_batch_indices has {int(indices.max())}; accepted are -1 (no state) and 0 to {rows - 1}")
 
 
 def selective_state_update(
@@ -108,6 +131,12 @@ def selective_state_update(
             f"state has shape {tuple(state.shape)} and x {tuple(x.shape)}; accepted are (B, D, N) and (B, D), or "
             "(B, H, P, N) and (B, H, P)"
         )
+    _check_shapes(x.shape, dt=dt, z=z)
+    _check_shapes(x.shape[1:], D=D, dt_bias=dt_bias)
+    _check_shapes(state.shape[1:], A=A)
+    _check_shapes(x.shape[:1], state_batch_indices=state_batch_indices)
+    if state_batch_indices is not None:
+        _check_rows(state_batch_indices, state.shape[0])
     width, states = x[0].numel() if x.shape[0] else state[0, ..., 0].numel(), state.shape[-1]
     narrow = x.dtype in (torch.bfloat16, torch.float16)
     mixed = narrow and any(array is not None and array.dtype != x.dtype for array in (dt, z, B, C))
@@ -120,13 +149,13 @@ def selective_state_update(
     with torch.no_grad():
         if state.dtype == A.dtype and state.is_contiguous():  # updated where it is
             pool = state.view(state.shape[0], width, states)
-            out: Tensor = selective_step(*steps, pool, *more, delta_softplus=dt_softplus, state_indices=rows)
+            out: Tensor = _selective_step(*steps, pool, *more, delta_softplus=dt_softplus, state_indices=rows)
             return torch.reshape(out.to(x.dtype), x.shape)
         kept = slice(None) if rows is None else (rows >= 0).nonzero()[:, 0]
         places = kept if rows is None else rows[kept].long()
         held = state.new_zeros(x.shape[0], width, states, dtype=A.dtype)
         held[kept] = state[places].reshape(-1, width, states).to(A.dtype)
-        out = selective_step(*steps, held, *more, delta_softplus=dt_softplus)
+        out = _selective_step(*steps, held, *more, delta_softplus=dt_softplus)
         state[places] = held[kept].reshape(-1, *state.shape[1:]).to(state.dtype)
         if rows is not None:
             out = out.masked_fill((rows < 0)[:, None], 0)

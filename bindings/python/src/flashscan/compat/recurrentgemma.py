@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from typing import Any
 
 from .._call import flag
-from .._errors import FlashscanTypeError, FlashscanValueError
+from .._errors import FlashscanTypeError, FlashscanValueError, naming
 
 __all__ = ["linear_scan"]
 
@@ -48,6 +49,12 @@ def _in_float64(array: Any) -> Any:
     if str(jax.dtypes.canonicalize_dtype("float64")) != "float64":
         raise FlashscanValueError("acc_float_dtype is float64; accepted is float32 without jax_enable_x64")
     return _cast(array, "complex128" if "complex" in str(array.dtype) else "float64")
+
+
+@functools.cache
+def _scan_of(package: str) -> Any:
+    module: Any = importlib.import_module(f"flashscan.{package}")
+    return naming(module.linear_scan, gate="a", input="x", initial_state="h0")
 
 
 def linear_scan(
@@ -91,9 +98,8 @@ def linear_scan(
     for name in pallas:
         if not name.startswith("pallas_"):
             raise FlashscanTypeError(f"linear_scan has no argument {name}; accepted are those of recurrentgemma")
-    package: Any = importlib.import_module("flashscan.torch" if _is_tensor(x) else "flashscan.jax")
     given = x.dtype
     if accumulator == "float64":
         x, a, h0 = (None if array is None else _in_float64(array) for array in (x, a, h0))
-    y, last = package.linear_scan(a, x, h0, reverse=flag("reverse", reverse), return_final_state=True)
+    y, last = _scan_of("torch" if _is_tensor(x) else "jax")(a, x, h0, reverse=flag("reverse", reverse), return_final_state=True)
     return (y if y.dtype == given else _cast(y, given)), last

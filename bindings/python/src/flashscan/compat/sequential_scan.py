@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import torch
 
+from .._errors import naming
 from ..torch import linear_scan
 from ..torch._types import tensors
 
 __all__ = ["scan", "scan_cu", "scan_cu_single", "scan_tr"]
+
+_linear_scan = naming(linear_scan, gate="alpha", input="beta")
 
 
 def scan(alpha: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
@@ -21,7 +24,7 @@ def scan(alpha: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
         h, [B, T, D], of ``beta``'s dtype; differentiable in both.
     """
     tensors(alpha=alpha, beta=beta)
-    return linear_scan(alpha, beta)
+    return _linear_scan(alpha, beta)
 
 
 scan_cu = scan_cu_single = scan_tr = scan

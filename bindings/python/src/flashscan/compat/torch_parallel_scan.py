@@ -11,10 +11,13 @@ import torch
 
 from .. import torch as flashscan_torch
 from .._call import integer
-from .._errors import FlashscanTypeError, FlashscanValueError
+from .._errors import FlashscanTypeError, FlashscanValueError, naming
 from ..torch._types import tensors
 
 __all__ = ["prefix_scan", "reduce_scan"]
+
+_prefix_scan = naming(flashscan_torch.prefix_scan, op="prefix_func", axis="dim")
+_reduce = naming(flashscan_torch.reduce, op="reduce_func", axis="dim")
 
 Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -62,9 +65,12 @@ def prefix_scan(x: torch.Tensor, prefix_func: Function, dim: int, pad_value: flo
     Returns:
         y, of x's shape and dtype; differentiable in x.
     """
-    return flashscan_torch.prefix_scan(x, _operator("prefix_func", prefix_func, x, dim), axis=dim)
+    return _prefix_scan(x, _operator("prefix_func", prefix_func, x, dim), axis=dim)
 
 
 def reduce_scan(x: torch.Tensor, reduce_func: Function, dim: int) -> torch.Tensor:
     """The last element of ``prefix_scan``: x's shape without ``dim``."""
-    return flashscan_torch.reduce(x, _operator("reduce_func", reduce_func, x, dim), axis=dim)
+    op = _operator("reduce_func", reduce_func, x, dim)
+    if callable(op) and x.shape[dim] == 0 and 0 not in (*x.shape[: dim % x.dim()], *x.shape[dim % x.dim() + 1 :]):
+        raise FlashscanValueError(f"x has shape {tuple(x.shape)}; accepted along dim with a function is an extent of 1 and up")
+    return _reduce(x, op, axis=dim)

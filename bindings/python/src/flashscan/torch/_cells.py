@@ -7,15 +7,16 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from .._call import choose, flag
-from .._errors import FlashscanTypeError, FlashscanValueError
+from .._errors import FlashscanTypeError, FlashscanValueError, naming
 from .._rnn import CELLS
 from .._types import Cell
 from ._rnn import rnn
 from ._torch_parameters import one_bias, one_head
-from ._types import Tensor, features, positive
+from ._types import Tensor, features, positive, product
+
+_rnn = naming(rnn, initial_state="hx")
 
 
 class _Cell(nn.RNNCellBase):
@@ -39,10 +40,10 @@ class _Cell(nn.RNNCellBase):
                 accepted = (*rows, self.hidden_size)
                 raise FlashscanValueError(f"hx has shape {tuple(each.shape)}; accepted is {accepted}")
         R = one_head(self.weight_hh)
-        Wx = functional.linear(input, self.weight_ih).reshape(-1, 1, *R.shape[:3])
+        Wx = product(self.weight_ih, input).reshape(-1, 1, *R.shape[:3])
         initial = None if states is None else torch.stack(states).reshape(len(states), -1, *R.shape[1:3])
         bias = one_bias(self, self.bias_ih, self.bias_hh) if self.bias else None
-        output, last = rnn(Wx, R, bias, self.cell, initial, return_final_state=True)
+        output, last = _rnn(Wx, R, bias, self.cell, initial, return_final_state=True)
         return [state.reshape(*rows, self.hidden_size).to(output.dtype) for state in last]
 
 

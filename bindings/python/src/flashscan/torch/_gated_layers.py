@@ -9,11 +9,13 @@ import torch
 from torch import nn
 
 from .._call import flag, number
-from .._errors import FlashscanTypeError, FlashscanValueError
+from .._errors import FlashscanTypeError, FlashscanValueError, naming
 from .._types import Layer
 from ._gated import gated_scan
 from ._steps import Steps
-from ._types import Offsets, Tensor, as_offsets, as_state, features, positive, tensors
+from ._types import Offsets, Tensor, as_offsets, as_state, features, positive, product, tensors
+
+_gated_scan = naming(gated_scan, initial_state="state", param="lower_bound")
 
 
 class Stepped(nn.Module):
@@ -83,9 +85,9 @@ class _Layer(Stepped):
         return f"{self.input_size}, {self.hidden_size}"
 
     def _scan(self, x: Tensor, state: Tensor | None, **options: Any) -> tuple[Tensor, Tensor]:
-        products = self.projection(x).chunk(len(self._products), -1)
+        products = product(self.projection, x).chunk(len(self._products), -1)
         arrays = dict(zip(self._products, products))
-        results: tuple[Tensor, Tensor] = gated_scan(
+        results: tuple[Tensor, Tensor] = _gated_scan(
             **arrays, initial_state=state, layer=self._layer, return_final_state=True, **options
         )
         return results

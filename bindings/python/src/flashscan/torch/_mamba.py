@@ -11,11 +11,13 @@ from torch import nn
 from torch.nn import functional
 
 from .._call import flag, number
-from .._errors import FlashscanValueError
+from .._errors import FlashscanValueError, naming
 from ._gated_layers import Stepped, with_past
 from ._selective import selective_scan
 from ._steps import Steps
-from ._types import Offsets, Tensor, as_offsets, features, positive, tensors
+from ._types import Offsets, Tensor, as_offsets, features, positive, product, tensors
+
+_selective_scan = naming(selective_scan, initial_state="state")
 
 
 class Mamba(Stepped):
@@ -104,7 +106,7 @@ class Mamba(Stepped):
         features("input", input, (3,), self.d_model)
         tensors(True, reset=reset)
         seq_offsets = as_offsets(seq_offsets, input)
-        x, z = self.in_proj(input).chunk(2, -1)
+        x, z = product(self.in_proj, input).chunk(2, -1)
         h, past = with_past(state, x, self.d_conv, seq_offsets)
         steps = Steps(1, False, seq_offsets, None if reset is None else torch.ne(reset, 0).unsqueeze(2))
         seen, last = steps.window(x, past)
@@ -115,7 +117,7 @@ class Mamba(Stepped):
         delta = functional.linear(rank, self.dt_proj.weight)
         wide = torch.float64 if u.dtype is torch.float64 else torch.float32
         A, D, bias = -torch.exp(self.A_log.to(wide)), self.D.to(wide), self.dt_proj.bias.to(wide)
-        y, h = selective_scan(
+        y, h = _selective_scan(
             *(u, delta, A, B, C, D, z, bias, h),
             delta_softplus=True,
             seq_offsets=seq_offsets,

@@ -9,8 +9,11 @@ import torch
 from torch import nn
 
 from .._call import flag
+from .._errors import naming
 from ._linear import linear_scan
-from ._types import Offsets, Tensor, features, positive
+from ._types import Offsets, Tensor, features, positive, product
+
+_linear_scan = naming(linear_scan, initial_state="state")
 
 
 class LinearRecurrence(nn.Module):
@@ -48,9 +51,9 @@ class LinearRecurrence(nn.Module):
         [B, T, hidden_size], and h after the last step, in float32 for 16-bit data. For ``reverse``, ``seq_offsets`` and
         ``reset`` see ``flashscan.linear_scan``."""
         features("input", input, (3,), self.input_size)
-        gate, value = self.projection(input).chunk(2, -1)
+        gate, value = product(self.projection, input).chunk(2, -1)
         options: dict[str, Any] = {"reverse": reverse, "seq_offsets": seq_offsets, "reset": reset}
-        results: tuple[Tensor, Tensor] = linear_scan(
+        results: tuple[Tensor, Tensor] = _linear_scan(
             gate, torch.sigmoid(-gate) * value, state, gate_form="logit", return_final_state=True, **options
         )
         return results

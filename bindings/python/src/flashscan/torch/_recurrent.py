@@ -11,19 +11,20 @@ from torch import nn
 from torch.nn import functional
 
 from .._call import choose, flag, integer, number
-from .._errors import FlashscanTypeError, FlashscanValueError
+from .._errors import FlashscanTypeError, FlashscanValueError, naming
 from .._rnn import CELLS
 from .._types import Cell
 from ._projection import enter, leave, projected
 from ._rnn import rnn
 from ._sequences import Input, as_tensor, gathered
 from ._torch_parameters import module_of, take_parameters
-from ._types import Offsets, Tensor, as_offsets, positive
+from ._types import Offsets, Tensor, as_offsets, positive, product, tensors
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 State = Union[Tensor, tuple[Tensor, ...]]
+_rnn = naming(rnn, initial_state="hx")
 
 
 class Recurrent(nn.Module):
@@ -137,6 +138,8 @@ class Recurrent(nn.Module):
         states = [hx] if isinstance(hx, Tensor) else hx
         if not isinstance(states, (list, tuple)) or not all(isinstance(each, Tensor) for each in states):
             raise FlashscanTypeError(f"hx is {hx!r}; accepted are a tensor, or a tuple of tensors, or None")
+        for each in states:
+            tensors(hx=each)
         if len(states) != self._states:
             raise FlashscanValueError(f"hx has {len(states)} tensors; accepted are {self._states} for {self.cell}")
         depth = self.num_layers * (2 if self.bidirectional else 1)
@@ -153,14 +156,14 @@ class Recurrent(nn.Module):
         """The output [.., .., features] and the final states [B, width] of one layer in one direction."""
         weight, reverse = getattr(self, "weight_hh" + suffix), suffix.endswith("_reverse")
         gates, heads, dim = weight.shape[:3]
-        Wx = functional.linear(x, getattr(self, "weight_ih" + suffix)).unflatten(-1, (gates, heads, dim))
+        Wx = product(getattr(self, "weight_ih" + suffix), x).unflatten(-1, (gates, heads, dim))
         projection = getattr(self, "weight_hr" + suffix) if self.proj_size else None
         first = states
         if projection is not None and states is not None:
             Wx = enter(Wx, weight, states[0], offsets, 1 if self.batch_first else 0, reverse)
             first = [torch.zeros_like(states[1]), states[1]]
         initial = None if first is None else torch.stack(first).unflatten(-1, (heads, dim))
-        output, final = rnn(
+        output, final = _rnn(
             Wx,
             weight if projection is None else projected(weight, projection),
             getattr(self, "bias" + suffix),

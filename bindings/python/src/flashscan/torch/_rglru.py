@@ -11,11 +11,12 @@ import torch
 from torch import nn
 
 from .._call import number
-from .._errors import FlashscanTypeError, FlashscanValueError
+from .._errors import FlashscanTypeError, FlashscanValueError, naming
 from ._gated import gated_scan
 from ._gated_layers import Stepped
-from ._types import Offsets, Tensor, features, positive
+from ._types import Offsets, Tensor, features, positive, refuse_other_kind
 
+_gated_scan = naming(gated_scan, initial_state="state")
 # The parameters of the layer elsewhere: p, the weights and biases of the recurrence gate and of the input gate.
 _NAMES = {
     "recurrentgemma": ("a_param", "a_gate.w", "a_gate.b", "input_gate.w", "input_gate.b"),
@@ -173,9 +174,13 @@ class RGLRU(Stepped):
         """
         features("input", input, (3,), self.width)
         heads = input.unflatten(-1, (self.num_heads, -1))
-        gates = torch.einsum("bthd,ghed->gbthe", heads, self.gate_weight) + self.gate_bias[:, None, None]
+        try:
+            gates = torch.einsum("bthd,ghed->gbthe", heads, self.gate_weight) + self.gate_bias[:, None, None]
+        except RuntimeError:
+            refuse_other_kind(input, self.gate_weight)
+            raise
         recurrence, entry = gates.flatten(-2).to(input.dtype)
-        return gated_scan(
+        return _gated_scan(
             recurrence,
             input,
             state,

@@ -9,7 +9,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from .._errors import FlashscanTypeError, FlashscanValueError
-from ._types import Tensor
+from ._types import Tensor, tensors
 
 Input = Union[Tensor, PackedSequence]
 
@@ -53,6 +53,7 @@ def as_tensor(input: Any) -> Tensor:
     """An input that is no PackedSequence."""
     if not isinstance(input, Tensor):
         raise FlashscanTypeError(f"input is a {type(input).__name__}; accepted are a tensor or a PackedSequence")
+    tensors(input=input)
     return input
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 import torch
+from torch.nn import functional
 
 from .._call import integer
 from .._errors import FlashscanTypeError, FlashscanValueError
@@ -27,9 +28,13 @@ def tensors(optional: bool = False, /, **named: Any) -> None:
     for name, value in named.items():
         if not isinstance(value, Tensor) and not (optional and value is None):
             raise FlashscanTypeError(f"{name} is a {type(value).__name__}; accepted are tensors")
+        if value is not None and value.layout is not torch.strided:
+            raise FlashscanTypeError(f"{name} has layout {value.layout}; accepted is torch.strided")
 
 
 def as_state(state: Tensor | None, like: Tensor) -> Tensor | None:
+    if state is not None and state.is_complex() and not like.is_complex():
+        raise FlashscanTypeError(f"initial_state has dtype {state.dtype}; accepted with {like.dtype} are real numbers")
     return None if state is None else state.to(state_dtype(like.dtype))
 
 
@@ -48,6 +53,27 @@ def features(name: str, value: Tensor, axes: tuple[int, ...], last: int) -> None
             f"{name} has shape {tuple(value.shape)}; accepted are {' or '.join(map(str, axes))} axes, "
             f"the last of {last}"
         )
+
+
+def product(linear: Any, input: Tensor) -> Tensor:
+    """That of a layer's input and a ``linear`` module, or the weight of one without a bias."""
+    try:
+        result: Tensor = functional.linear(input, linear) if isinstance(linear, Tensor) else linear(input)
+        return result
+    except RuntimeError:
+        weight: Any = linear if isinstance(linear, Tensor) else getattr(linear, "weight", input)
+        refuse_other_kind(input, weight)
+        raise
+
+
+def refuse_other_kind(input: Tensor, parameter: Tensor) -> None:
+    """Looked at where PyTorch has failed, since modules and autocast may make of an input what a parameter is."""
+    for what, given, accepted in (
+        ("device", input.device, parameter.device),
+        ("dtype", input.dtype, parameter.dtype),
+    ):
+        if given != accepted:
+            raise FlashscanTypeError(f"input has {what} {given}; accepted is {accepted}, as the layer's parameters have")
 
 
 def positive(**sizes: Any) -> None:

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from ..._errors import naming
 from ...torch import linear_scan
 from ...torch._types import tensors
 
 __all__ = ["scan"]
+
+_linear_scan = naming(linear_scan, gate="gates", input="tokens")
 
 
 def scan(gates: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -29,7 +34,10 @@ def scan(gates: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     return _scan(gates, tokens)
 
 
-def _scan(gates: torch.Tensor, tokens: torch.Tensor, reverse: bool = False) -> torch.Tensor:
+def _scan(
+    gates: torch.Tensor, tokens: torch.Tensor, reverse: bool = False, linear_scan: Any = _linear_scan
+) -> torch.Tensor:
     if gates.is_complex() and tokens.dtype == gates.real.dtype:
         tokens = tokens.to(gates.dtype)
-    return linear_scan(gates, tokens, layout="bct", reverse=reverse)
+    x: torch.Tensor = linear_scan(gates, tokens, layout="bct", reverse=reverse)
+    return x

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import torch
 
+from ..._errors import naming
+from ...torch import linear_scan
 from ...torch._types import tensors
 from . import _scan
 
 __all__ = ["scan"]
+
+_linear_scan = naming(linear_scan, gate="forget", input="inputs")
 
 
 def scan(forget: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
@@ -21,4 +25,4 @@ def scan(forget: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         x, [B, C, T]; differentiable in both.
     """
     tensors(forget=forget, inputs=inputs)
-    return _scan(forget, inputs)
+    return _scan(forget, inputs, linear_scan=_linear_scan)
