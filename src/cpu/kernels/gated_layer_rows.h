@@ -20,11 +20,11 @@ struct Neighbours {
 
 // Walks block `i` of the steps of w.a and `x`, and returns its h, or g with Backward.
 template <bool Mirror, bool Backward, typename T>
-FLASHSCAN_INLINE Neighbours<T> walk_block(LayerRow<T>& t, int64_t i, int64_t at, Two<T>& carry) {
+FLASHSCAN_INLINE Neighbours<T> walk_panel_block(LayerRow<T>& t, int64_t i, int64_t at, Two<T>& carry) {
     using Block = RowBlock<T, false, Mirror>;
     const Two<T> x = widen_two(t.x + at), a = widen_two(t.gate + at);
     Two<T> out, next = carry;
-    const bool good = Backward ? Block::backward(x, a, next, out) : Block::forward(x, a, next, out);
+    const bool good = walk_block<Backward, Block>(t, x, a, next, out);
     if (!end_block<Mirror, Backward, Block::steps>(t, i, good, out, next, carry))
         return {load(t.y + at), load(t.y + at + Simd<T>::width)};
     // The vectors of what is left over after the blocks may overlap this one.
@@ -56,7 +56,7 @@ void layer_row_forward(GatedWork<T>& w, LayerRow<T>& t, const LayerTile tile, bo
     int64_t i = 0;
     for (; i + steps <= t.steps; i += steps) {
         const int64_t at = Mirror ? t.steps - steps - i : i;
-        const Neighbours<T> h = walk_block<Mirror, false>(t, i, at, carry);
+        const Neighbours<T> h = walk_panel_block<Mirror, false>(t, i, at, carry);
         put(at, h.low);
         put(at + width, h.high);
     }
@@ -92,7 +92,7 @@ void layer_row_backward(GatedWork<T>& w, LayerRow<T>& t, const LayerTile tile, T
     for (; i + steps <= t.steps; i += steps) {
         const int64_t at = Mirror ? t.steps - steps - i : i;
         const LayerFactors<T> low = before(at), high = before(at + width);
-        const Neighbours<T> g = walk_block<Mirror, true>(t, i, at, carry);
+        const Neighbours<T> g = walk_panel_block<Mirror, true>(t, i, at, carry);
         const GateGradient<T> one = after(at, low, g.low), two = after(at + width, high, g.high);
         gate_sum += one.gate + two.gate;
         if constexpr (parts.has_param()) rate_sum += one.rate + two.rate;

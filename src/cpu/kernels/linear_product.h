@@ -11,8 +11,9 @@ namespace flashscan::cpu::FLASHSCAN_ISA {
 
 // The middle of the range is [low, high). When a lane of a vector has left it, lanes of `high` and more are multiplied
 // by `down`, and lanes below `raise` by `up`. `least` is the least normal number; a product of `most` and more keeps a
-// power. The last four are for linear_block.h: where all states are between plain_low and plain_high, or all are at
-// most `faint`, or they differ by less than a factor of 1 / ratio, nothing that counts was lost.
+// power. The others are for linear_block.h: where all states are between plain_low and plain_high, or all are at most
+// `faint`, or they differ by less than a factor of 1 / ratio, nothing that counts was lost; the bits of a magnitude;
+// and half of what the bits of two numbers add up to whose product is at least four times the least normal number.
 template <typename T>
 struct Middle;
 template <>
@@ -21,6 +22,7 @@ struct Middle<float> {
     static constexpr float least = 0x1p-126F, most = 0x1p120F;
     static constexpr float zero_power = 0x1p20F;  // is subtracted from the power of a product that is 0
     static constexpr float faint = 0x1p-30F, ratio = 0x1p-90F, plain_low = 0x1p-30F, plain_high = 0x1p60F;
+    static constexpr int32_t magnitude = 0x7fffffff, ample = (127 + 3) << 22;
 };
 template <>
 struct Middle<double> {
@@ -28,6 +30,7 @@ struct Middle<double> {
     static constexpr double least = 0x1p-1022, most = 0x1p1000;
     static constexpr double zero_power = 0x1p20;
     static constexpr double faint = 0x1p-60, ratio = 0x1p-950, plain_low = 0x1p-400, plain_high = 0x1p500;
+    static constexpr int64_t magnitude = 0x7fffffffffffffff, ample = int64_t{1023 + 3} << 51;
 };
 
 // Returns a mask with a bit for each lane whose sign bit is set.

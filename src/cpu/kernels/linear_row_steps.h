@@ -46,6 +46,7 @@ struct RowTile {
     Element first, carry, product;
     T power;  // the power of the product (linear_product.h)
     bool any_reset;
+    bool far;  // whether products of gates left the middle of the range in the last block
 };
 
 template <typename T>
@@ -65,28 +66,28 @@ FLASHSCAN_INLINE void take_first(Two<T> v, Complex<T>& x) {
     x = {v.even[0], v.odd[0]};
 }
 
-template <int K, bool Mirror, typename T>
+template <int K, bool Mirror, bool Far, typename T>
 FLASHSCAN_INLINE void scan_level(Vec<T>& l, Vec<T>& p) {
     l = fused(p, shift<K, Mirror, T>(l, Vec<T>{}), l);
-    p *= shift<K, Mirror, T>(p, splat<T>(1));
+    p = product_of_gates<Far, T>(p, shift<K, Mirror, T>(p, splat<T>(1)));
 }
-template <int K, bool Mirror, typename T>
+template <int K, bool Mirror, bool, typename T>
 FLASHSCAN_INLINE void scan_level(Two<T>& l, Two<T>& p) {
     const Vec<T> zero = {};
     l = multiply_add<T>(p, {shift<K, Mirror, T>(l.even, zero), shift<K, Mirror, T>(l.odd, zero)}, l);
     p = multiply<T>(p, {shift<K, Mirror, T>(p.even, splat<T>(1)), shift<K, Mirror, T>(p.odd, zero)});
 }
-template <typename T, bool Mirror, typename V>
+template <typename T, bool Mirror, bool Far = false, typename V>
 FLASHSCAN_INLINE void scan(V& l, V& p) {
     constexpr int width = Simd<T>::width;
-    scan_level<1, Mirror, T>(l, p);
-    if constexpr (width > 2) scan_level<2, Mirror, T>(l, p);
-    if constexpr (width > 4) scan_level<4, Mirror, T>(l, p);
-    if constexpr (width > 8) scan_level<8, Mirror, T>(l, p);
+    scan_level<1, Mirror, Far, T>(l, p);
+    if constexpr (width > 2) scan_level<2, Mirror, Far, T>(l, p);
+    if constexpr (width > 4) scan_level<4, Mirror, Far, T>(l, p);
+    if constexpr (width > 8) scan_level<8, Mirror, Far, T>(l, p);
 }
 
 // The arithmetic of one block of 2 * width numbers. `carry` is the same in every lane; forward and backward replace it
-// by the one after the block.
+// by the one after the block, and return plain_states(). With Far products of gates that would be subnormal are 0.
 template <typename T, bool ComplexData, bool Mirror>
 struct RowBlock;
 
@@ -96,10 +97,11 @@ struct RowBlock<T, false, Mirror> {
     // Turns even and odd places into the earlier and the later step of each pair, and back.
     static FLASHSCAN_INLINE Two<T> ordered(Two<T> v) { return Mirror ? Two<T>{v.odd, v.even} : v; }
 
+    template <bool Far>
     static FLASHSCAN_INLINE bool forward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& h) {
         x = ordered(x), a = ordered(a);
-        Vec<T> l = fused(a.odd, x.even, x.odd), p = a.odd * a.even;
-        scan<T, Mirror>(l, p);
+        Vec<T> l = fused(a.odd, x.even, x.odd), p = product_of_gates<Far, T>(a.odd, a.even);
+        scan<T, Mirror, Far>(l, p);
         const Vec<T> later = fused(p, carry.even, l);
         const Vec<T> earlier = fused(a.even, shift<1, Mirror, T>(later, carry.even), x.even);
         h = ordered({earlier, later});
@@ -107,10 +109,11 @@ struct RowBlock<T, false, Mirror> {
         carry.even = pick<last, T>(later);
         return good;
     }
+    template <bool Far>
     static FLASHSCAN_INLINE bool backward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& g) {
         x = ordered(x), a = ordered(a);
-        Vec<T> l = a.odd * fused(a.even, x.even, x.odd), p = a.odd * a.even;
-        scan<T, Mirror>(l, p);
+        Vec<T> l = a.odd * fused(a.even, x.even, x.odd), p = product_of_gates<Far, T>(a.odd, a.even);
+        scan<T, Mirror, Far>(l, p);
         const Vec<T> c = fused(p, carry.even, l);
         const Vec<T> earlier = x.even + shift<1, Mirror, T>(c, carry.even);
         const Vec<T> later = fused(a.even, earlier, x.odd);
@@ -145,6 +148,7 @@ template <typename T, bool Mirror>
 struct RowBlock<T, true, Mirror> {
     static constexpr int steps = Simd<T>::width, last = Mirror ? 0 : Simd<T>::width - 1;
 
+    template <bool>
     static FLASHSCAN_INLINE bool forward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& h) {
         scan<T, Mirror>(x, a);
         h = multiply_add(a, carry, x);
@@ -152,6 +156,7 @@ struct RowBlock<T, true, Mirror> {
         carry = {pick<last, T>(h.even), pick<last, T>(h.odd)};
         return good;
     }
+    template <bool>
     static FLASHSCAN_INLINE bool backward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& g) {
         Two<T> p = conj(a), c = multiply(p, x);
         scan<T, Mirror>(c, p);
@@ -281,6 +286,37 @@ FLASHSCAN_INLINE bool resets_within(const uint8_t* reset) {
     return any != 0;
 }
 
+template <bool Backward, typename Block, typename T>
+__attribute__((noinline)) bool walk_far_block(const Two<T>& x, const Two<T>& a, Two<T>& carry, Two<T>& out) {
+    return Backward ? Block::template backward<true>(x, a, carry, out)
+                    : Block::template forward<true>(x, a, carry, out);
+}
+// Computes a block, replaces the carry, and returns plain_states(). Where that is false, products of gates that would
+// be subnormal were 0 if numbers are real; this is tried first where it was so in the block before.
+template <bool Backward, typename Block, typename T, bool ComplexData, typename X, typename A>
+FLASHSCAN_INLINE bool walk_block(RowTile<T, ComplexData, X, A>& t, Two<T> x, Two<T> a, Two<T>& carry, Two<T>& out) {
+    const Two<T> from = carry;
+    const auto walk_far = [&]() __attribute__((always_inline)) {
+        // The call takes copies, so that the variables of the caller's loop have no address and stay in registers.
+        const Two<T> source = x, gate = a;
+        Two<T> next = from, result;
+        t.far = !walk_far_block<Backward, Block, T>(source, gate, next, result);
+        carry = next, out = result;
+        return t.far;
+    };
+    if (!ComplexData && t.far) [[unlikely]] {
+        if (walk_far()) return false;
+        carry = from;
+    }
+    const bool plain =
+        Backward ? Block::template backward<false>(x, a, carry, out) : Block::template forward<false>(x, a, carry, out);
+    if (!ComplexData && !plain) [[unlikely]] {
+        walk_far();
+        t.far = true;
+    }
+    return plain;
+}
+
 // Ends the block of `Steps` steps from walking step i on. Returns true where the vectors' results `out` and `next` can
 // be used; otherwise computes and writes the block step by step, and returns false.
 template <bool Mirror, bool Backward, int Steps, typename T, bool ComplexData, typename X, typename A>
@@ -312,7 +348,7 @@ void rows_forward(RowTile<T, ComplexData, X, A>& t) {
         look_ahead<Mirror, T>(t.x + at);
         look_ahead<Mirror, T>(t.gate + at);
         Two<T> h, next = carry;
-        const bool good = Block::forward(widen_two(t.x + at), widen_two(t.gate + at), next, h);
+        const bool good = walk_block<false, Block>(t, widen_two(t.x + at), widen_two(t.gate + at), next, h);
         if (!end_block<Mirror, false, Block::steps>(t, i, good, h, next, carry)) continue;
         if (t.y != nullptr) narrow_two(t.stream, t.y + at, h);
     }
@@ -332,7 +368,7 @@ void rows_backward(RowTile<T, ComplexData, X, A>& t) {
         look_ahead<Mirror, T>(t.gate + at);
         if (t.previous != nullptr) look_ahead<Mirror, T>(t.previous + at);
         Two<T> g, next = carry;
-        const bool good = Block::backward(widen_two(t.x + at), widen_two(t.gate + at), next, g);
+        const bool good = walk_block<true, Block>(t, widen_two(t.x + at), widen_two(t.gate + at), next, g);
         if (!end_block<Mirror, true, Block::steps>(t, i, good, g, next, carry)) continue;
         if (t.previous != nullptr) {
             Two<T> h;
@@ -365,7 +401,7 @@ void rows_summarise(RowTile<T, ComplexData, X, A>& t) {
         look_ahead<Mirror, T>(t.gate + at);
         const Two<T> x = widen_two(t.x + at), a = widen_two(t.gate + at);
         Two<T> out, next = carry;
-        const bool good = Backward ? Block::backward(x, a, next, out) : Block::forward(x, a, next, out);
+        const bool good = walk_block<Backward, Block>(t, x, a, next, out);
         Block::multiply_all(a, product, power);
         if (!end_block<Mirror, Backward, Block::steps>(t, i, good, out, next, carry)) continue;
     }
