@@ -9,8 +9,9 @@
 namespace bench {
 
 struct Verdict {
-    // Of the output that comes nearest to its bound: the largest difference over the largest value; of scans, that of
-    // the number nearest to its bound.
+    // The error and the bound of the output whose error is largest beside its bound. The error is the largest
+    // difference divided by the largest value; for scans it is the difference of the number that is largest beside its
+    // own tolerance, divided by the largest finite value that is expected.
     double error = 0;
     double bound = 0;
     bool any = false;  // whether an output was counted in

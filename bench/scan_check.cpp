@@ -108,12 +108,10 @@ L part_problem(L layer, const Part& part) {
 
 // The reference of a part.
 template <typename L>
-Reference<L> reference_of(Machine& machine, const L& layer, const Tensors& tensors, const Part& part) {
+Reference<L> reference_of(const L& layer, const Tensors& tensors, const Part& part, std::vector<std::byte> reset) {
     L wide = part_problem(layer, part).widened();
     wide.gradients = layer.gradients;
     if constexpr (requires { wide.strided; }) wide.strided = false;
-    std::vector<std::byte> reset;
-    if (layer.reset) reset = machine.gather(box_of(layer, tensors[FLASHSCAN_ARG_RESET], part));
     return Reference<L>(std::move(wide), "reference", std::move(reset), tensors.offsets());
 }
 
@@ -127,7 +125,7 @@ support::Values numbers_of(const std::vector<double>& components, int32_t dtype)
     return numbers;
 }
 
-// What a pass over a part reads.
+// The arguments that a pass over a part reads.
 struct Given {
     Numbers values;
     std::vector<unsigned char> reset;
@@ -192,16 +190,18 @@ void check_part(Machine& machine, const Problem& p, const L& layer, const Tensor
     Values values;
     Numbers got;
     Given given{{}, {}, tensors.offsets()};
+    std::vector<std::byte> reset;
     for (const Tensor& tensor : tensors.tensors()) {
         const std::vector<std::byte> bytes = machine.gather(box_of(layer, tensor, part));
         if (tensor.id == FLASHSCAN_ARG_RESET) {
             for (const std::byte byte : bytes) given.reset.push_back(std::to_integer<unsigned char>(byte));
+            reset = bytes;
             continue;
         }
         values[tensor.id] = widen(bytes, tensor.box.dtype);
         (tensor.written ? got : given.values)[tensor.id] = numbers_of(values[tensor.id], tensor.box.dtype);
     }
-    Reference<L> reference = reference_of(machine, layer, tensors, part);
+    Reference<L> reference = reference_of(layer, tensors, part, std::move(reset));
     Values exact;
     if (!p.backward || has_reserve(layer)) exact = reference.run(false, values);
     if (p.backward) exact = reference.run(true, values);

@@ -14,8 +14,9 @@
 
 namespace flashscan::cuda {
 
-// What a plan settles for a pass: places in scratch, and the bytes that a rank sends. Before each all-gather the rank's
-// message is in `sent`; the second line has what comes back, one message of each rank.
+// The places of a pass in scratch, as its plan lays them out. `sent` holds the rank's message before each all-gather;
+// `totals` to `edges` receive one message of each rank. `bytes` is the size of the scratch memory, `told_bytes` what a
+// rank sends in the pass.
 struct OperatorPlaces {
     size_t sent = 0;
     size_t totals = 0, products = 0, slopes = 0, locals = 0, outputs = 0, edges = 0;

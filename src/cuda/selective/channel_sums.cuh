@@ -26,7 +26,8 @@ struct SelectiveChannelSums {
     using Tile = SelectiveBackwardTile<Shape>;
     static constexpr int S = Shape::states, lanes = Shape::lanes, joined = Tile::joined;
     static constexpr int G = Shape::summed;  // steps whose sums over lanes are computed together
-    // Of complex states y is twice the real part.
+    // 2 for complex states, because y is then twice the real part of the sum of C times the states; gradients that come
+    // through y have this factor.
     static constexpr R factor = Shape::complex ? R(2) : R(1);
 
     const Block& block;

@@ -32,12 +32,12 @@ BOOL = -1  # which no descriptor names: U8 to the library
 INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS, WEIGHT, BIAS, SCRATCH, RESERVE = range(2001, 2012)
 STATE_INDICES, INPUT_GATE, OUTPUT_GATE, SECOND_GATE, PARAM, DELTA, A, B, C, D, INDEX = range(2012, 2023)
 GRAD = 1 << 30
-# What the library's messages call arguments, from INPUT on.
+# The names that arguments have in the library's messages, from INPUT on.
 _ARGUMENTS = (
     *("INPUT", "GATE", "OUTPUT", "STATE_IN", "STATE_OUT", "RESET", "SEQ_OFFSETS", "WEIGHT", "BIAS", "SCRATCH", "RESERVE"),
     *("STATE_INDICES", "INPUT_GATE", "OUTPUT_GATE", "SECOND_GATE", "PARAM", "DELTA", "A", "B", "C", "D", "INDEX"),
 )
-# What they are called where the caller has not named them.
+# The names that messages give these arguments where the caller has not named them; others keep the library's name.
 _UNNAMED = {
     INPUT: "the input",
     OUTPUT: "the output",
@@ -376,7 +376,8 @@ def direction(reverse: object) -> int:
 
 
 def words(names: Mapping[int, str]) -> dict[str, str]:
-    """What stands in messages of the library, and what its caller knows it by; ``names``: of arguments, by their numbers."""
+    """Maps each word of the library's messages to the caller's word for it. ``names`` maps the numbers of arguments, with GRAD
+    those of gradients, to the caller's names."""
     known = dict(_OPTIONS)
     for number, word in enumerate(_ARGUMENTS, INPUT):
         known[word] = name = names.get(number, _UNNAMED.get(number, word))

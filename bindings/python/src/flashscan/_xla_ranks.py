@@ -74,7 +74,8 @@ def _of_affine(named: Named, options: tuple[Any, ...], last: Array) -> Array:
 
 
 def _of_operator(named: Named, options: tuple[Any, ...], last: Array) -> Array:
-    """Of logaddexp also how many steps are as infinite as their result: each of them halves the gradient of an equal state."""
+    """The result of the steps, and for logaddexp also how many of them equal it: where the result is infinite and the state
+    before equals it, each of those halves that state's gradient."""
     x, (op, _, _, axis, *_) = named["x"], options
     if op != "logaddexp":
         return last
@@ -240,7 +241,8 @@ def _from_one_tangent(axis: Any, primals: tuple[Array, Array], tangents: tuple[A
 
 
 def _reduced(axis: Any, place: Array, x: Array, state: Any, options: tuple[Any, ...]) -> Array:
-    """Of operators whose derivatives by a device's steps are those by what they combine to."""
+    """Reduces over all devices by combining one result of each. For operators other than logaddexp the gradients of a device's
+    steps follow from that of its result."""
     _, own = call(OPERATOR, [x, None, None], options)
     every = _gathered(own, axis, options[4])
     if state is None:

@@ -8,7 +8,7 @@
 
 namespace flashscan::cuda {
 
-// What a kernel was compiled for.
+// Sizes that are fixed when a kernel is compiled, which the host needs to plan and launch it.
 struct FewLongRowsFacts {
     FewLongRowsTile tile;
     int threads = 0;      // all threads of a block
