@@ -106,6 +106,12 @@ def more(x: Array, now: Array, state: Array) -> None:
     assert_type(linear_scan(0.5, x, seq_offsets=None), Array)
     assert_type(linear_step(0.5, now, state), Array)
 
+def indices(x: Array) -> None:
+    assert_type(prefix_scan(x, "max", return_index=True), tuple[Array, Array])
+    assert_type(prefix_scan(x, "min", return_index=True, return_final=True), tuple[Array, Array, Array])
+    assert_type(reduce(x, "max", axis=1, return_index=True), tuple[Array, Array])
+    prefix_scan(x, "add", return_index=True)  # refused
+
 def over_ranks(x: Array) -> None:
     assert_type(distributed.linear_scan(0.5, x, group=None), Array)
     assert_type(distributed.linear_scan(0.5, x, return_final_state=True), tuple[Array, Array | None])
