@@ -10,7 +10,16 @@ import pytest
 import reference
 
 import flashscan
-from flashscan import FlashscanError, linear_scan, linear_scan_backward, prefix_scan, reduce
+from flashscan import (
+    FlashscanError,
+    gated_scan,
+    gated_scan_backward,
+    linear_scan,
+    linear_scan_backward,
+    prefix_scan,
+    reduce,
+    selective_scan,
+)
 
 # (input, axis, gate): gates broadcast as wholes and along parts of what is before and behind time.
 CASES = {
@@ -115,6 +124,93 @@ def test_an_axis_of_narrow_tensors_sums_gradients_of_gates_in_float32():
     assert gradient.dtype == torch.bfloat16 and gradient.flatten().tolist() == [0.0, 300.0]
 
 
+EXTRA = {"mingru": (), "minlstm": ("second_gate",), "rglru": ("input_gate", "param"), "qrnn": ("output_gate", "bias")}
+# A case of a gated layer, and what else its call has.
+GATED_CASES = [
+    *(("in the middle", layer, {}) for layer in EXTRA),
+    ("time alone", "rglru", {}),
+    ("time first", "minlstm", {"reverse": True}),
+    ("time last", "qrnn", {"reset": True}),
+    ("no rows", "rglru", {}),
+    ("all of the batch", "qrnn", {"reverse": True, "reset": True}),
+]
+
+
+def drawn_layer(case, layer):
+    """The arguments of a layer, and the same as [batch, time, channels]."""
+    place, _, x, state, reset = drawn(case)
+    rng, behind = np.random.default_rng(7), x.shape[place + 1 :]
+    given = {"gate": rng.standard_normal(x.shape), "input": x, "initial_state": state, "reset": reset}
+    given |= {n: rng.uniform(size=behind if n in ("param", "bias") else x.shape) for n in EXTRA[layer]}
+    rows, channels = three(x, place).shape[::2]
+    flat = {n: a.reshape(channels) if n in ("param", "bias") else a for n, a in given.items()}
+    flat |= {n: three(a, place) for n, a in given.items() if a.shape == x.shape}
+    flat |= {"initial_state": state.reshape(rows, channels), "reset": reset.reshape(rows, x.shape[place])}
+    return place, given, flat
+
+
+@pytest.mark.parametrize("case, layer, options", GATED_CASES)
+def test_any_axis_of_gated_layers(case, layer, options):
+    place, given, flat = drawn_layer(case, layer)
+    if "reset" not in options:
+        del given["reset"], flat["reset"]
+    x, more = given["input"], {"layer": layer, "reverse": options.get("reverse", False)}
+    asked = {"return_final_state": True, "return_reserve": layer == "qrnn"}
+    want = gated_scan(**flat, **more, **asked)
+    got = gated_scan(**given, **more, **asked, axis=place - x.ndim)
+    np.testing.assert_array_equal(got[0], want[0].reshape(x.shape))
+    np.testing.assert_array_equal(got[1], want[1].reshape(given["initial_state"].shape))
+    states = [results[2 if layer == "qrnn" else 0] for results in (want, got)]
+    wanted = gated_scan_backward(states=states[0], grad_output=flat["input"], grad_final_state=want[1], **flat, **more)
+    gradients = gated_scan_backward(states=states[1], grad_output=x, grad_final_state=got[1], **given, **more, axis=place)
+    assert wanted.keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        if name in given:
+            assert gradient.shape == given[name].shape
+            np.testing.assert_array_equal(gradient, wanted[name].reshape(gradient.shape))
+        else:
+            assert gradient is None
+
+
+def test_packed_gated_layers_along_an_axis():
+    rng = np.random.default_rng(2)
+    gate, x, states = rng.standard_normal((1, 9, 3, 2)), rng.standard_normal((1, 9, 3, 2)), rng.standard_normal((2, 3, 2))
+    out, last = gated_scan(gate, x, states, layer="gilr", axis=1, seq_offsets=[0, 4, 7], return_final_state=True)
+    for n, (begin, end) in enumerate(((0, 4), (4, 7))):
+        part = gate[:, begin:end], x[:, begin:end], states[n : n + 1]
+        want, state = gated_scan(*part, layer="gilr", axis=1, return_final_state=True)
+        np.testing.assert_allclose(out[:, begin:end], want, rtol=1e-12)
+        np.testing.assert_allclose(last[n : n + 1], state, rtol=1e-12)
+    assert not out[:, 7:].any() and last.shape == (2, 3, 2)
+
+
+@pytest.mark.parametrize("autograd", [False, True])
+@pytest.mark.parametrize("layer", EXTRA)
+def test_any_axis_of_gated_layers_of_tensors(layer, autograd):
+    torch = pytest.importorskip("torch")
+    place, given, _ = drawn_layer("in the middle", layer)
+    options = {"layer": layer, "axis": place, "return_final_state": True}
+    want, reset = gated_scan(**given, **options), torch.from_numpy(given.pop("reset"))
+    tensors = {name: torch.from_numpy(array).clone().requires_grad_(autograd) for name, array in given.items()}
+    if not autograd:
+        got = gated_scan(**tensors, reset=reset, **options)
+    else:
+        import flashscan.torch as ft
+
+        got = ft.gated_scan(**tensors, reset=reset, **options)
+        found = torch.autograd.grad(got, list(tensors.values()), (tensors["input"].detach(), got[1].detach()))
+        asked = {"layer": layer, "axis": place, "reset": reset.numpy()}
+        hides = layer == "qrnn"
+        states = gated_scan(**given, **asked, return_reserve=hides)
+        wanted = gated_scan_backward(
+            states=states[1] if hides else states, grad_output=given["input"], grad_final_state=want[1], **given, **asked
+        )
+        for name, gradient in zip(tensors, found):
+            np.testing.assert_allclose(gradient.numpy(), wanted[name], rtol=1e-11, atol=1e-12)
+    for one, other in zip(got, want):
+        np.testing.assert_array_equal(one.detach().numpy(), other)
+
+
 OUTS = {
     "dense": lambda x: np.empty_like(x),
     "half of a buffer": lambda x: np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)[..., : x.shape[-1]],
@@ -138,6 +234,49 @@ def test_out_of_linear_scan(kind, layout, package):
     assert results[0] is given
     np.testing.assert_allclose(out, want, rtol=1e-12)
     np.testing.assert_allclose(np.asarray(results[1]), last, rtol=1e-12)
+
+
+SELECTIVE = {"A": (5, 4), "B": (2, 9, 4), "C": (5, 4), "D": (5,), "z": (2, 9, 5), "delta": (2, 9, 5)}
+
+
+@pytest.mark.parametrize("package", ["numpy", "torch"])
+@pytest.mark.parametrize("layout", ["btc", "bct"])
+@pytest.mark.parametrize("kind", OUTS)
+@pytest.mark.parametrize("family", ["mingru", "qrnn", "selective"])
+def test_out_of_layers(family, kind, layout, package):
+    rng, options = np.random.default_rng(3), {"layout": layout, "return_final_state": True}
+    x, lead = rng.standard_normal((2, 9, 5)), "u" if family == "selective" else "input"
+    shapes = SELECTIVE if family == "selective" else {name: (2, 9, 5) for name in ("gate", *EXTRA[family]) if name != "bias"}
+    given = {name: -rng.uniform(0.1, 1, shape) for name, shape in shapes.items()}
+    if layout == "bct":
+        x = x.swapaxes(1, 2).copy()
+        given = {name: array.swapaxes(1, 2).copy() if array.ndim == 3 else array for name, array in given.items()}
+    if family != "selective":
+        options["layer"] = family
+    scan = selective_scan if family == "selective" else gated_scan
+    want, last = scan(**{lead: x}, **given, **options)
+    out, made = OUTS[kind](x), lambda array: array
+    if package == "torch":
+        made = pytest.importorskip("torch").from_numpy
+    into = made(out)
+    given = {name: made(array) for name, array in given.items()}
+    results = scan(**{lead: into if out is x else made(x)}, **given, **options, out=into)
+    assert results[0] is into
+    np.testing.assert_allclose(out, want, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(np.asarray(results[1]), last, rtol=1e-12)
+
+
+def test_out_of_gated_layers_goes_with_all_they_return():
+    _, given, flat = drawn_layer("in the middle", "qrnn")
+    options = {"layer": "qrnn", "return_final_state": True, "return_reserve": True}
+    want = gated_scan(**flat, **options)
+    out = np.empty_like(given["input"])
+    got = gated_scan(**given, **options, axis=2, out=out)
+    assert len(got) == 3 and got[0] is out
+    np.testing.assert_array_equal(three(out, 2), want[0])
+    np.testing.assert_array_equal(got[1].ravel(), want[1].ravel())
+    np.testing.assert_array_equal(got[2][64:], want[2][64:])  # what comes first names the plan
+    assert gated_scan(given["gate"], given["input"], layer="mingru", axis=2, out=out) is out
 
 
 @pytest.mark.parametrize("case", ["time first", "in the middle", "rows of three axes"])
@@ -181,6 +320,16 @@ REFUSED = {
     "overlapping itself": (lambda: linear_scan(0.5, X, out=OVERLAPPING), "out has strides (8, 24, 8)"),
     "shifted": (lambda: linear_scan(0.5, WIDE[:, :5], out=WIDE[:, 2:]), "input and out overlap"),
     "gate": (lambda: linear_scan(WIDE[:, :5], X, out=WIDE[:, :5]), "gate and out overlap"),
+    "shape of a layer": (
+        lambda: gated_scan(X, X, layer="gilr", out=np.zeros((2, 5, 4))),
+        "out has shape (2, 5, 4); accepted is (2, 5, 3)",
+    ),
+    "list for a layer": (lambda: gated_scan(X, X, layer="gilr", out=[0.0]), "out is a builtins.list; accepted is numpy.ndarray"),
+    "gate of a layer": (lambda: gated_scan(X, X.copy(), layer="gilr", out=X), "gate and out overlap"),
+    "selective, shifted": (
+        lambda: selective_scan(WIDE[:, :5], X, -X[0, :3], -X[0, :3], X[0, :3], out=WIDE[:, 2:]),
+        "u and out overlap",
+    ),
     "columns apart": (
         lambda: linear_scan(0.5, np.ones((5, 3, 2)), axis=0, out=np.zeros((5, 3, 4))[..., :2]),
         "out has shape (5, 3, 2) and strides (96, 32, 8); accepted with axis 0",
@@ -188,6 +337,21 @@ REFUSED = {
     "scan of gaps": (lambda: prefix_scan(X, "add", out=np.zeros((2, 5, 6))[..., :3]), "accepted are dense arrays"),
     "scan in place": (lambda: prefix_scan(X, "add", out=X), "x and out overlap; no argument"),
     "reduce": (lambda: reduce(X, "add", out=np.zeros((2, 5, 3))), "out has shape (2, 5, 3); accepted is (2, 5)"),
+    "layer of an axis": (
+        lambda: gated_scan(X, X, layer="gilr", axis=0, out=np.zeros((2, 5, 6))[..., :3]),
+        "out has shape (2, 5, 3) and strides (240, 48, 8); accepted with axis 0",
+    ),
+    "axis and layout of a layer": (lambda: gated_scan(X, X, layer="gilr", axis=1, layout="bct"), "layout is 'bct' with axis"),
+    "gate of a layer along an axis": (
+        lambda: gated_scan(X[:1], X, layer="gilr", axis=0),
+        "gate has shape (1, 5, 3); accepted is (2, 5, 3)",
+    ),
+    "bias along an axis": (
+        lambda: gated_scan(X, X, layer="gilr", bias=np.ones(3), axis=0),
+        "bias has shape (3,); accepted is (5, 3)",
+    ),
+    "input along an axis": (lambda: gated_scan(X, None, layer="gilr", axis=0), "input is None; accepted are arrays"),
+    "gate missing along an axis": (lambda: gated_scan(None, X, layer="gilr", axis=0), "gate is None; accepted are arrays"),
     "axis and layout": (lambda: linear_scan(0.5, X, axis=1, layout="bct"), "layout is 'bct' with axis"),
     "no such axis": (lambda: linear_scan(0.5, X, axis=3), "axis is 3 for an array of 3 axes; accepted are -3 to 2"),
     "no axes": (lambda: linear_scan(0.5, np.array(1.0), axis=0), "axis is 0 for an array of 0 axes"),

@@ -137,6 +137,32 @@ def test_only_the_gradients_that_are_asked_for():
     assert [len(call.outvars) for call in calls] == [2, 1]
 
 
+@pytest.mark.parametrize("shape, axis", [((2, 3, 5, 4), 2), ((3, 6), -1), ((6, 3), 0)])
+def test_any_axis(shape, axis):
+    rng, place = np.random.default_rng(6), axis % len(shape)
+    draw = lambda of: rng.standard_normal(of)
+    arrays = [*map(draw, (shape, shape, np.delete(shape, place), shape, shape[place + 1 :]))]
+    reset = rng.random(shape[: place + 1]) < 0.3
+    options = {"layer": "rglru", "axis": axis, "reset": reset}
+
+    def run(package, gate, x, state, input_gate, param):
+        more = {"input_gate": input_gate, "param": param, "return_final_state": True}
+        return package.gated_scan(gate, x, state, **more, **options)
+
+    ours = functools.partial(run, fj)
+    want = run(flashscan, *arrays)
+    near(tuple(map(np.asarray, jax.jit(ours)(*arrays))), want)
+    got = jax.vjp(ours, *map(jnp.asarray, arrays))[1]((jnp.asarray(arrays[1]), jnp.asarray(want[1])))
+    gradients = flashscan.gated_scan_backward(
+        arrays[0], arrays[1], want[0], arrays[1], arrays[2], want[1], input_gate=arrays[3], param=arrays[4], **options
+    )
+    near(got, tuple(gradients[name] for name in ("gate", "input", "initial_state", "input_gate", "param")))
+    with pytest.raises(flashscan.FlashscanValueError, match="layout is 'bct' with axis"):
+        fj.gated_scan(*arrays[:2], layer="mingru", axis=axis, layout="bct")
+    with pytest.raises(flashscan.FlashscanValueError, match="input_gate has shape"):
+        run(fj, *arrays[:3], arrays[3][:1], arrays[4])
+
+
 def test_what_is_refused():
     arrays = problem("mingru")[1]
     for words, call in {

@@ -9,6 +9,7 @@ import sys
 
 import flashscan
 import flashscan.torch as ft
+import numpy as np
 import pytest
 from flashscan._rnn import CELLS
 from torch_support import DEVICES, Numbers, close, needs_compile, supported, torch
@@ -80,6 +81,41 @@ def test_operator_gradients(device, op, options):
     check_gradients(call, x, initial)
     if not options:
         check_gradients(lambda x: ft.reduce(x, op, axis=1), x)
+
+
+@pytest.mark.parametrize("op", ["min", "max"])
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"exclusive": True}])
+def test_indices_are_those_of_arrays(device, op, options):
+    numbers = Numbers(device)
+    x, initial = numbers.uniform(2, 9, 3, grad=True), numbers.uniform(2, 3, grad=True)
+    more = {"axis": 1, "initial": initial, "return_index": True, "return_final": True, **options}
+    results = supported(lambda: ft.prefix_scan(x, op, **more))
+    given = {**more, "initial": initial.detach().cpu().numpy()}
+    for got, want in zip(results, flashscan.prefix_scan(x.detach().cpu().numpy(), op, **given), strict=True):
+        np.testing.assert_array_equal(got.detach().cpu().numpy(), want)
+    y, index, final = results
+    assert index.dtype == torch.int64 and not index.requires_grad and y.requires_grad and final.requires_grad
+    plain = ft.prefix_scan(x, op, axis=1, initial=initial, return_final=True, **options)
+    weights = torch.rand_like(y), torch.rand_like(final)
+    for got, want in zip(*(torch.autograd.grad(each, (x, initial), weights) for each in ((y, final), plain))):
+        assert torch.equal(got, want)
+    check_gradients(lambda x, initial: ft.prefix_scan(x, op, **{**more, "initial": initial})[::2], x, initial)
+    assert len(ft.prefix_scan(x, op, axis=1, return_index=True)) == 2
+
+
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_indices_of_reductions(device, op):
+    x = Numbers(device).uniform(2, 9, 3, grad=True)
+    y, index = supported(lambda: ft.reduce(x, op, axis=1, return_index=True))
+    want, place = getattr(torch, op)(x, 1)
+    assert torch.equal(y, want) and torch.equal(index, place)
+    (got,), (expected,) = (torch.autograd.grad(each.sin().sum(), x) for each in (y, want))
+    close(got, expected)
+    packed = x[0].detach()
+    results = ft.reduce(packed, op, axis=0, seq_offsets=[0, 2, 2, 7], return_index=True)
+    wanted = flashscan.reduce(packed, op, axis=0, seq_offsets=[0, 2, 2, 7], return_index=True)
+    for got, expected in zip(results, wanted, strict=True):
+        assert torch.equal(got, expected)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -160,11 +196,12 @@ def calls(device, dtype=torch.float32):
         "scan": (lambda x: ft.prefix_scan(x, "add", axis=1), [x]),
         "matmul": (lambda x: ft.prefix_scan(x, "matmul"), [matrices]),
         "reduce": (lambda x: ft.reduce(x, "logaddexp", axis=1), [x]),
+        "indices": (lambda x: torch.add(*ft.prefix_scan(x, "max", axis=1, return_index=True)), [x]),
         "affine": (lambda W, b: ft.affine_scan(W, b), [matrices, vectors]),
     }
 
 
-FAMILIES = ["linear", "linear, states", "rnn", "scan", "matmul", "reduce", "affine"]
+FAMILIES = ["linear", "linear, states", "rnn", "scan", "matmul", "reduce", "indices", "affine"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -227,7 +264,7 @@ def test_operators_are_registered_as_pytorch_wants_them(device, family, monkeypa
     supported(lambda: function(*inputs))
     made = []
     for module in (ft._linear, ft._rnn, ft._operator):
-        for name in ("_op", "_affine_op"):
+        for name in ("_op", "_indexed_op", "_affine_op"):
             if hasattr(module, name):
                 op = getattr(module, name)
                 monkeypatch.setattr(module, name, lambda *args, op=op: made.append((op, args)) or op(*args))
@@ -385,6 +422,12 @@ def test_mistakes_are_named(device):
         ft.rnn(x.reshape(2, 5, 1, 1, 3), x, cell="elman")
     with pytest.raises(flashscan.FlashscanValueError, match="op is 'sub'; accepted are 'add'"):
         ft.prefix_scan(x, "sub", axis=1)
+    with pytest.raises(flashscan.FlashscanValueError, match="return_index is True with op 'add'; accepted are 'min' and 'max'"):
+        ft.prefix_scan(x, "add", axis=1, return_index=True)
+    with pytest.raises(flashscan.FlashscanTypeError, match="x has dtype torch.bool; accepted with return_index are numbers"):
+        ft.reduce(x > 0, "max", axis=1, return_index=True)
+    with pytest.raises(flashscan.FlashscanTypeError, match="return_index is 'yes'"):
+        ft.reduce(x, "max", axis=1, return_index="yes")
     with pytest.raises(flashscan.FlashscanValueError, match="axis is 3 for an array of 3 axes"):
         ft.reduce(x, "add", axis=3)
     with pytest.raises(KeyError, match="from the operator"):

@@ -110,6 +110,14 @@ def test_operator_tangents(device, op, options):
         check_forward(lambda x, initial: ft.reduce(x, op, axis=1, initial=initial, **options), x, initial)
 
 
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_tangents_beside_indices(device, op):
+    x = Numbers(device).uniform(2, 4, grad=True)
+    for options in ({"return_final": True}, {"reverse": True}):
+        check_forward(lambda x: ft.prefix_scan(x, op, return_index=True, **options)[::2], x)
+    check_forward(lambda x: ft.reduce(x, op, return_index=True)[0], x)
+
+
 @pytest.mark.parametrize("options", [{}, {"reverse": True}, {"exclusive": True}])
 @pytest.mark.parametrize("op", OPERATORS)
 def test_operator_tangents_of_packed_sequences(device, op, options):
@@ -290,6 +298,10 @@ def test_transforms_of_operators(device, op):
     x = Numbers(device).uniform(4, 2, 2)
     function = lambda x: ft.prefix_scan(x, op, axis=0)
     close(supported(lambda: jacfwd(function)(x)), jacrev(function)(x))
+    if op in ("min", "max"):
+        indexed = lambda x: ft.prefix_scan(x, op, axis=0, return_index=True)[0]
+        close(jacfwd(indexed)(x), jacrev(function)(x))
+        close(jacrev(indexed)(x), jacrev(function)(x))
     leaf = x.clone().requires_grad_()
     close(grad(lambda x: function(x).sin().sum())(x), torch.autograd.grad(function(leaf).sin().sum(), leaf)[0])
 

@@ -43,7 +43,7 @@ def scans(x: Array, A: Array, W: Array, Wx: Array, R: Array, ask: bool) -> None:
     assert_type(linear_scan(x, x, axis=1, gate_form="log"), Array)
     assert_type(linear_scan(x, x, layout="bct", return_final_state=True), tuple[Array, Array])
     assert_type(linear_scan(0.5, x, return_final_state=ask), Array | tuple[Array, Array])
-    assert_type(gated_scan(x, x, layer="mingru"), Array)
+    assert_type(gated_scan(x, x, layer="mingru", axis=1), Array)
     assert_type(gated_scan(x, x, decay="exp", scale="one_minus", return_final_state=True), tuple[Array, Array])
     assert_type(gated_scan(x, x, decay="exp", output_gate=x, epilogue="silu"), Array)
     assert_type(selective_scan(x, x, A, A, A, delta_softplus=True), Array)
@@ -70,9 +70,11 @@ def refused(x: Array, Wx: Array, R: Array) -> None:
 """
 MORE = {
     "numpy": """
-def more(x: Array, Wx: Array, R: Array, now: Array, state: Array, ask: bool) -> None:
+def more(x: Array, A: Array, Wx: Array, R: Array, now: Array, state: Array, ask: bool) -> None:
     assert_type(linear_scan(0.5, x, out=x), Array)
     assert_type(prefix_scan(x, "max", return_final=True, out=x.copy()), tuple[Array, Array])
+    assert_type(gated_scan(x.copy(), x, layer="mingru", axis=-2, out=x), Array)
+    assert_type(selective_scan(x, x.copy(), A, A, A, out=x), Array)
     assert_type(linear_scan_backward(x, x, x), tuple[Array, Array, Array])
     output, reserve = gated_scan(x, x, decay="exp", output_gate=x, epilogue="silu", return_reserve=True)
     assert_type(output, Array)
@@ -104,6 +106,12 @@ def more(x: Array, now: Array, state: Array) -> None:
     assert_type(linear_scan(0.5, x, seq_offsets=None), Array)
     assert_type(linear_step(0.5, now, state), Array)
 
+def indices(x: Array) -> None:
+    assert_type(prefix_scan(x, "max", return_index=True), tuple[Array, Array])
+    assert_type(prefix_scan(x, "min", return_index=True, return_final=True), tuple[Array, Array, Array])
+    assert_type(reduce(x, "max", axis=1, return_index=True), tuple[Array, Array])
+    prefix_scan(x, "add", return_index=True)  # refused
+
 def over_ranks(x: Array) -> None:
     assert_type(distributed.linear_scan(0.5, x, group=None), Array)
     assert_type(distributed.linear_scan(0.5, x, return_final_state=True), tuple[Array, Array | None])
@@ -123,6 +131,7 @@ def more(now: Array, state: Array) -> None:
 
 def refused_too(x: Array) -> None:
     linear_scan(0.5, x, out=x)  # refused
+    gated_scan(x, x, layer="mingru", out=x)  # refused
 """,
 }
 SHAPES = {"x": (2, 5, 3), "A": (3, 4), "W": (2, 5, 3, 3), "Wx": (2, 5, 4, 1, 3), "R": (4, 1, 3, 3)} | {"now": (2, 3), "state": (2, 3)}

@@ -247,7 +247,7 @@ const FUNCTIONS = (:version, :status_name, :last_error, :device_count, :plan_lin
 const addresses = Dict{Symbol,Ptr{Cvoid}}()
 
 function library_path()
-    haskey(ENV, "FLASHSCAN_LIBRARY") && return ENV["FLASHSCAN_LIBRARY"]
+    isempty(get(ENV, "FLASHSCAN_LIBRARY", "")) || return ENV["FLASHSCAN_LIBRARY"]
     haskey(ENV, "FLASHSCAN_LIB_DIR") && return joinpath(ENV["FLASHSCAN_LIB_DIR"], "libflashscan.so.1")
     packaged = joinpath(@__DIR__, "..", "..", "..", "..", "lib", "libflashscan.so.1")  # of the Python package it came with
     isfile(packaged) ? packaged : "libflashscan.so.1"
@@ -256,8 +256,7 @@ end
 function __init__()
     path = library_path()
     library = dlopen(path; throw_error = false)
-    library === nothing && error("libflashscan could not be loaded from $path; FLASHSCAN_LIBRARY may name the file, ",
-                                 "FLASHSCAN_LIB_DIR its folder")
+    library === nothing && error("libflashscan could not be loaded from $path; FLASHSCAN_LIBRARY may name another file")
     for name in FUNCTIONS
         addresses[name] = dlsym(library, Symbol(:flashscan_, name))
     end

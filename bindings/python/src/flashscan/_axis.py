@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of any rank with time at some axis, as the arrays [batch, time, channels] that linear recurrences take.
+"""Arrays of any rank with time at some axis, as the arrays [batch, time, channels] that linear recurrences and gated layers
+take.
 
 The axes before that of time are the batch, those behind it the channels: arrays that are dense, and all others whose
 strides allow it, are looked at as they lie. NumPy's, PyTorch's and JAX's functions all go through here.
@@ -11,7 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._errors import FlashscanValueError
+from . import _foreign
+from ._call import Kind, known_arrays, space_of
+from ._errors import FlashscanTypeError, FlashscanValueError
 from ._operator import axis_of
 
 
@@ -53,6 +56,7 @@ class TimeAxis:
                 )
             front = (offsets[0] - 1,)
         self.state_shape = front + behind
+        self.channels_shape = behind
         self._state = math.prod(front), math.prod(behind)
 
     def _three(self, shape: Sequence[int]) -> tuple[int, ...]:
@@ -108,5 +112,38 @@ class TimeAxis:
             return None
         return _checked("reset", reset, self.shape[: self.place + 1]).reshape(self._three(self.shape)[:2])
 
+    def channels(self, name: str, array: Any) -> Any:
+        """[*channels]."""
+        return _checked(name, array, self.channels_shape).reshape(self._state[1])
+
+    def view(self, name: str, array: Any) -> Any:
+        """What the argument of that name is for a scan. Gates are of the shape of the arrays, as those of gated layers."""
+        if array is None or name in ("seq_offsets", "out"):
+            return array
+        if name == "reset":
+            return self.reset(array)
+        if name in ("initial_state", "grad_final_state"):
+            return self.state(name, array)
+        return self.channels(name, array) if name in ("param", "bias") else self.data(name, array)
+
     def results(self, output: Any, *states: Any) -> list[Any]:
         return [output.reshape(self.shape), *(state.reshape(self.state_shape) for state in states)]
+
+
+def along(
+    kind: Kind, arrays: Sequence[Any], layout: Any, axis: Any, call: Callable[[Any, TimeAxis, dict[str, Any]], list[Any]]
+) -> list[Any]:
+    """``call(space, time, given)``, with the ``arrays`` of ``kind`` by their names as arrays of one space, and the axis of time
+    of the one that leads."""
+    check_layout(layout)
+    lead, name = kind.lead, kind.names[kind.lead]
+    if arrays[lead] is None:
+        raise FlashscanTypeError(f"{name} is None; accepted are arrays")
+    if space_of(arrays[lead]) is None:
+        return _foreign.call(lambda known: along(kind, known, layout, axis, call), arrays, lead)
+    space, known = known_arrays(kind.names, arrays, lead)
+    given = dict(zip(kind.names, known))
+    time = TimeAxis(name, axis, given[name].shape, given["seq_offsets"])
+    if given.get("out") is not None:
+        given["out"] = time.into("out", given["out"], space.spec(space.signature_getter()(given["out"])).strides)
+    return call(space, time, given)

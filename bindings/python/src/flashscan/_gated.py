@@ -4,14 +4,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from . import _library as lib
-from ._call import Call, Problem, choose, dtype_beside, flag, kind, number, real_number, same_dtype, same_shape, words
+from ._axis import TimeAxis, along
+from ._call import Call, Kind, Problem, choose, dtype_beside, flag, kind, number, real_number, same_dtype, same_shape, words
 from ._errors import FlashscanTypeError, FlashscanValueError
-from ._linear import LAYOUTS, _read
+from ._linear import LAYOUTS, _read, _write
+from ._out import check_out
 from ._spaces import Spec
 from ._types import Activation, Array, ArrayLike, Decay, Epilogue, Layer, Layout, Scale
 
 if TYPE_CHECKING:
-    from ._options import GatedOptions, Unpack
+    from ._options import GatedOutOptions, Unpack
 
 
 def _numbers(first: int, names: str) -> dict[str, int]:
@@ -162,14 +164,13 @@ class _Layer:
         return problem.plan("gated", (*self.fields, *strides, *pool), self.threads)
 
 
-@kind(1, "gate", "input", "initial_state?", *(name + "?" for name in _EXTRA), "seq_offsets?", "reset?")
+@kind(1, "gate", "input", "initial_state?", *(name + "?" for name in _EXTRA), "seq_offsets?", "reset?", "out?")
 def forward(problem: Problem, final: bool, reserve: bool, *options: Any) -> Call:
-    gate, x, state, *extra, seq_offsets, reset = problem.specs
+    gate, x, state, *extra, seq_offsets, reset, out = problem.specs
     layer = _Layer(problem, gate, x, extra, (seq_offsets, reset), options)
     strides = _read(problem, lib.INPUT, x, layer.axes)
     problem.read_converted(lib.STATE_IN, state, layer.state_shape, layer.state_dtype)
-    plan = layer.plan(problem, input=strides)
-    problem.write(lib.OUTPUT, x.shape, x.dtype)
+    plan = layer.plan(problem, input=strides, output=_write(problem, out, x, layer.axes))
     if flag("return_final_state", final):
         problem.write(lib.STATE_OUT, layer.state_shape, layer.state_dtype)
     if flag("return_reserve", reserve):
@@ -227,30 +228,48 @@ def named_gradients(results: list[Any], extra: tuple[Any, ...]) -> dict[str, Any
     return {**gradients, **{name: None if array is None else next(given) for name, array in zip(_EXTRA, extra)}}
 
 
+def _along(kind: Kind, arrays: tuple[Any, ...], options: tuple[Any, ...], axis: Any) -> list[Any]:
+    """``forward`` or ``backward`` with time at ``axis`` of arrays of any rank."""
+    layer, _, _, _, epilogue, _, _, _, layout, *_ = options if kind is backward else options[2:]
+    reserve = kind is backward and hides_state(layer, epilogue)
+
+    def call(space: Any, time: TimeAxis, given: dict[str, Any]) -> list[Any]:
+        views = [array if name == "states" and reserve else time.view(name, array) for name, array in given.items()]
+        results = kind(views, options)
+        if kind is forward:
+            shapes = [time.shape] * (given["out"] is None) + [time.state_shape] * bool(options[0])
+        else:
+            shapes = [time.shape, time.shape, time.state_shape]
+            shapes += [given[name].shape for name in _EXTRA if given[name] is not None]
+        return [result.reshape(shape) for result, shape in zip(results, shapes)] + results[len(shapes) :]
+
+    return along(kind, arrays, layout, axis, call)
+
+
 @overload
 def gated_scan(
     gate: Array, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
-    return_reserve: Literal[False] = False, **options: Unpack[GatedOptions[Array]],
+    return_reserve: Literal[False] = False, **options: Unpack[GatedOutOptions[Array]],
 ) -> Array: ...  # fmt: skip
 @overload
 def gated_scan(
     gate: Array, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
-    return_reserve: Literal[False] = False, **options: Unpack[GatedOptions[Array]],
+    return_reserve: Literal[False] = False, **options: Unpack[GatedOutOptions[Array]],
 ) -> tuple[Array, Array]: ...  # fmt: skip
 @overload
 def gated_scan(
     gate: Array, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
-    return_reserve: Literal[True], **options: Unpack[GatedOptions[Array]],
+    return_reserve: Literal[True], **options: Unpack[GatedOutOptions[Array]],
 ) -> tuple[Array, Any]: ...  # fmt: skip
 @overload
 def gated_scan(
     gate: Array, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
-    return_reserve: Literal[True], **options: Unpack[GatedOptions[Array]],
+    return_reserve: Literal[True], **options: Unpack[GatedOutOptions[Array]],
 ) -> tuple[Array, Array, Any]: ...  # fmt: skip
 @overload
 def gated_scan(
     gate: Array, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: bool = False,
-    return_reserve: bool = False, **options: Unpack[GatedOptions[Array]],
+    return_reserve: bool = False, **options: Unpack[GatedOutOptions[Array]],
 ) -> Array | tuple[Any, ...]: ...  # fmt: skip
 def gated_scan(
     gate: Array,
@@ -271,18 +290,20 @@ def gated_scan(
     decay_rate: float = 0.0,
     sqrt_slope_limit: float = 0.0,
     layout: Layout = "btc",
+    axis: int | None = None,
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     return_final_state: bool = False,
     return_reserve: bool = False,
+    out: Array | None = None,
     threads: int = 0,
 ) -> Array | tuple[Any, ...]:
     """A gated layer in one pass: ``h[t] = a[t] * h[t-1] + scale(a[t]) * v[t]`` with ``a = decay(gate + bias)`` and
     ``v = activation(input) * sigmoid(input_gate)``; the output is ``epilogue(h)``.
 
     Args:
-        gate: [B, T, C], as the input; of its dtype, or float32 with 16-bit input.
+        gate: of the input's shape; of its dtype, or float32 with 16-bit input.
         input: [B, T, C], or [B, C, T] with ``layout="bct"``; float32, float64, float16 or bfloat16.
         initial_state: [B, C], [N, C] with ``seq_offsets``; zeros if not given.
         layer: "mingru", "minlstm", "hgrn", "rglru", "qrnn" or "gilr"; None: the parts say what is computed.
@@ -300,20 +321,29 @@ def gated_scan(
         decay_rate: c of "softplus"; 0: 8.
         sqrt_slope_limit: the largest derivative of "sqrt" that backward passes on; 0: no limit.
         layout, reverse, seq_offsets, reset, threads: as in ``linear_scan``.
+        axis: the axis of time of an input of any rank, in the place of ``layout``. Gates have the input's shape,
+            ``initial_state`` that without this axis, ``param`` and ``bias`` that of the axes behind it, and ``reset`` that up to
+            and with it; with ``seq_offsets`` the extents before it are 1, and states are ``[N, *axes behind it]``. Views are
+            read as in ``linear_scan``.
         return_final_state: also return h after the last step.
         return_reserve: also return what ``gated_scan_backward`` needs of h; with an epilogue alone.
+        out: an array that the output is written to, as in ``linear_scan``: one that overlaps no argument, or the input itself,
+            of which backward then has nothing left.
 
     Returns:
-        The output, of the input's package, shape and dtype, dense; a tuple of it, the final state and the reserve where
-        these are asked for.
+        The output, of the input's package, shape and dtype: ``out``, or a new dense array; a tuple of it, the final state and
+        the reserve where these are asked for.
 
     Raises:
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
-    options = (layer, decay, scale, activation, epilogue, first_step, decay_rate, sqrt_slope_limit, layout, reverse, threads)
-    arrays = (gate, input, initial_state, second_gate, input_gate, output_gate, param, bias, seq_offsets, reset)
-    results = forward(arrays, (return_final_state, return_reserve, *options))
+    parts = (layer, decay, scale, activation, epilogue, first_step, decay_rate, sqrt_slope_limit)
+    options = (return_final_state, return_reserve, *parts, layout, reverse, threads)
+    arrays = (gate, input, initial_state, second_gate, input_gate, output_gate, param, bias, seq_offsets, reset, out)
+    check_out(out, input)
+    results = forward(arrays, options) if axis is None else _along(forward, arrays, options, axis)
+    results = results if out is None else [out, *results]
     return tuple(results) if len(results) > 1 else results[0]
 
 
@@ -339,6 +369,7 @@ def gated_scan_backward(
     decay_rate: float = 0.0,
     sqrt_slope_limit: float = 0.0,
     layout: Layout = "btc",
+    axis: int | None = None,
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
@@ -364,4 +395,5 @@ def gated_scan_backward(
     options = (layer, decay, scale, activation, epilogue, first_step, decay_rate, sqrt_slope_limit, layout, reverse, threads)
     extra = (second_gate, input_gate, output_gate, param, bias)
     arrays = (gate, input, states, grad_output, initial_state, grad_final_state, *extra, seq_offsets, reset)
-    return named_gradients(backward(arrays, options), extra)
+    results = backward(arrays, options) if axis is None else _along(backward, arrays, options, axis)
+    return named_gradients(results, extra)

@@ -3,9 +3,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from . import _foreign
 from . import _library as lib
-from ._axis import TimeAxis, check_layout
+from ._axis import TimeAxis, along
 from ._call import (
     Call,
     Kind,
@@ -15,12 +14,10 @@ from ._call import (
     dtype_beside,
     flag,
     kind,
-    known_arrays,
     same_dtype,
     same_shape,
-    space_of,
 )
-from ._errors import FlashscanTypeError, FlashscanValueError
+from ._errors import FlashscanValueError
 from ._out import check_out
 from ._spaces import Spec
 from ._types import Array, ArrayLike, GateForm, Layout
@@ -56,8 +53,11 @@ def _read(problem: Problem, number: int, spec: Spec, axes: tuple[int, int, int])
     return tuple(step // item for step in steps)
 
 
-def _write_into(problem: Problem, out: Spec, like: Spec, axes: tuple[int, int, int]) -> tuple[int, ...]:
-    """Has the output written to ``out``. Returns its strides as ``_read`` does."""
+def _write(problem: Problem, out: Spec | None, like: Spec, axes: tuple[int, int, int]) -> tuple[int, ...]:
+    """Has the output written, to ``out`` if it is given. Returns its strides as ``_read`` does."""
+    if out is None:
+        problem.write(lib.OUTPUT, like.shape, like.dtype)
+        return _DENSE
     problem.write_into(lib.OUTPUT, out, like.shape, like.dtype)
     return _DENSE if out.dense else tuple(0 if out.shape[a] <= 1 else out.strides[a] // out.itemsize for a in axes)
 
@@ -107,9 +107,7 @@ def forward(problem: Problem, final: bool, *options: Any) -> Call:
     linear = _Linear(problem, gate, x, seq_offsets, reset, options)
     strides = _read(problem, lib.INPUT, x, linear.axes)
     problem.read_converted(lib.STATE_IN, state, linear.state_shape, linear.state_dtype)
-    out_strides = _DENSE if out is None else _write_into(problem, out, x, linear.axes)
-    if out is None:
-        problem.write(lib.OUTPUT, x.shape, x.dtype)
+    out_strides = _write(problem, out, x, linear.axes)
     if flag("return_final_state", final):
         problem.write(lib.STATE_OUT, linear.state_shape, linear.state_dtype)
     fields = (*linear.fields, strides, linear.gate_strides, out_strides, _DENSE, _DENSE, _DENSE)
@@ -137,28 +135,16 @@ def backward(problem: Problem, *options: Any) -> Call:
 
 def _along(kind: Kind, arrays: tuple[Any, ...], options: tuple[Any, ...], layout: Any, axis: Any) -> list[Any]:
     """``forward`` or ``backward`` with time at ``axis`` of arrays of any rank."""
-    check_layout(layout)
-    if arrays[kind.lead] is None:
-        raise FlashscanTypeError(f"{kind.names[kind.lead]} is None; accepted are arrays")
-    if space_of(arrays[kind.lead]) is None:
-        return _foreign.call(lambda known: _along(kind, tuple(known), options, layout, axis), arrays, kind.lead)
-    space, known = known_arrays(kind.names, arrays, kind.lead)
-    given = dict(zip(kind.names, known))
-    time = TimeAxis(kind.names[kind.lead], axis, given[kind.names[kind.lead]].shape, given["seq_offsets"])
-    for name, array in given.items():
-        if array is None or name in ("gate", "seq_offsets"):
-            continue
-        if name == "reset":
-            given[name] = time.reset(array)
-        elif name == "out":
-            given[name] = time.into(name, array, space.spec(space.signature_getter()(array)).strides)
-        else:
-            given[name] = time.state(name, array) if name.endswith("state") else time.data(name, array)
-    gate, given["gate"] = given["gate"], time.gate(given["gate"], space.expand)
-    results = kind(tuple(given.values()), options)
-    if kind is forward:
-        return time.results(*results) if arrays[-1] is None else [state.reshape(time.state_shape) for state in results]
-    return [time.gate_gradient(results[0], gate, space.sum_over), *time.results(*results[1:])]
+
+    def call(space: Any, time: TimeAxis, given: dict[str, Any]) -> list[Any]:
+        gate, out = given.pop("gate"), given.get("out")
+        views = (time.view(name, array) for name, array in given.items())
+        results = kind((time.gate(gate, space.expand), *views), options)
+        if kind is forward:
+            return time.results(*results) if out is None else [state.reshape(time.state_shape) for state in results]
+        return [time.gate_gradient(results[0], gate, space.sum_over), *time.results(*results[1:])]
+
+    return along(kind, arrays, layout, axis, call)
 
 
 @overload

@@ -240,13 +240,20 @@ def refuse_operator(op: Any) -> None:
     )
 
 
+def asks_index(index: Any, op: Any) -> bool:
+    """Checks ``return_index``."""
+    asked = flag("return_index", index)
+    if asked and op not in _EXTREMA:
+        raise FlashscanValueError(f"return_index is True with op {op!r}; accepted are 'min' and 'max'")
+    return asked
+
+
 def _run(
     x: ArrayLike, op: Operator, others: tuple[Any, ...], index: bool, final: bool, mode: int, *options: Any
 ) -> list[Any]:
     """``others``: initial, seq_offsets, out; ``options``: axis, reverse, threads."""
     is_name, out = named(op, " and callables"), others[-1]
-    if flag("return_index", index) and op not in _EXTREMA:
-        raise FlashscanValueError(f"return_index is True with op {op!r}; accepted are 'min' and 'max'")
+    index = asks_index(index, op)
     if not is_name and not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
         refuse_operator(op)
     check_out(out, x)

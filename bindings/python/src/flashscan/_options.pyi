@@ -75,8 +75,17 @@ class LinearOptions(Linear[Any], Calls, total=False):
 class LinearOutOptions(LinearOptions, Generic[A], total=False):
     out: A | None
 
-class GatedOptions(Gated[A, Any], Calls, total=False): ...
+class GatedOptions(Gated[A, Any], Calls, total=False):
+    axis: int | None
+
+class GatedOutOptions(GatedOptions[A], Generic[A], total=False):
+    out: A | None
+
 class SelectiveOptions(Selective[Any], Calls, total=False): ...
+
+class SelectiveOutOptions(SelectiveOptions, Generic[A], total=False):
+    out: A | None
+
 class NetworkOptions(Network[Any], Calls, total=False): ...
 class AffineOptions(Affine, Calls, total=False): ...
 class ScanOptions(Scan[Any], Calls, total=False): ...

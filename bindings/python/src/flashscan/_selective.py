@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from . import _library as lib
 from ._call import Call, Problem, choose, flag, kind, real_number, same_dtype, same_shape
 from ._errors import FlashscanTypeError, FlashscanValueError
-from ._linear import LAYOUTS, _read
+from ._linear import LAYOUTS, _read, _write
+from ._out import check_out
 from ._spaces import Spec
 from ._types import Array, ArrayLike, Layout
 
 if TYPE_CHECKING:
-    from ._options import SelectiveOptions, Unpack
+    from ._options import SelectiveOutOptions, Unpack
 
 _DENSE = (0, 0, 0)
 _COMPLEX = {lib.F32: lib.C64, lib.F64: lib.C128}
@@ -110,16 +111,16 @@ class _Selective:
         return problem.plan("selective", (*self.fields, *strides, *pool), self.threads)
 
 
-@kind(0, "u", "delta", "A", "B", "C", "D?", "z?", "delta_bias?", "initial_state?", "seq_offsets?", "reset?")
+@kind(0, "u", "delta", "A", "B", "C", "D?", "z?", "delta_bias?", "initial_state?", "seq_offsets?", "reset?", "out?")
 def forward(problem: Problem, final: bool, *options: Any) -> Call:
-    u, *arrays, state, seq_offsets, reset = problem.specs
+    u, *arrays, state, seq_offsets, reset, out = problem.specs
     scan = _Selective(problem, u, arrays, (seq_offsets, reset), options)
     strides = _read(problem, lib.INPUT, u, scan.axes)
     problem.read_converted(lib.STATE_IN, state, scan.state_shape, scan.matrix)
-    problem.write(lib.OUTPUT, u.shape, u.dtype)
+    out_strides = _write(problem, out, u, scan.axes)
     if flag("return_final_state", final):
         problem.write(lib.STATE_OUT, scan.state_shape, scan.matrix)
-    return problem.call(scan.plan(problem, input=strides), False)
+    return problem.call(scan.plan(problem, input=strides, output=out_strides), False)
 
 
 @kind(
@@ -147,19 +148,19 @@ def backward(problem: Problem, *options: Any) -> Call:
 def selective_scan(
     u: Array, delta: Array, A: Array, B: Array, C: Array, D: Array | None = None, z: Array | None = None,
     delta_bias: Array | None = None, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
-    **options: Unpack[SelectiveOptions],
+    **options: Unpack[SelectiveOutOptions[Array]],
 ) -> Array: ...  # fmt: skip
 @overload
 def selective_scan(
     u: Array, delta: Array, A: Array, B: Array, C: Array, D: Array | None = None, z: Array | None = None,
     delta_bias: Array | None = None, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
-    **options: Unpack[SelectiveOptions],
+    **options: Unpack[SelectiveOutOptions[Array]],
 ) -> tuple[Array, Array]: ...  # fmt: skip
 @overload
 def selective_scan(
     u: Array, delta: Array, A: Array, B: Array, C: Array, D: Array | None = None, z: Array | None = None,
     delta_bias: Array | None = None, initial_state: ArrayLike | None = None, *, return_final_state: bool,
-    **options: Unpack[SelectiveOptions],
+    **options: Unpack[SelectiveOutOptions[Array]],
 ) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def selective_scan(
     u: Array,
@@ -178,6 +179,7 @@ def selective_scan(
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     return_final_state: bool = False,
+    out: Array | None = None,
     threads: int = 0,
 ) -> Array | tuple[Array, Array]:
     """Mamba's state-space layer (arXiv 2312.00752) with N states a channel: with ``d = delta + delta_bias``, or
@@ -198,16 +200,21 @@ def selective_scan(
         delta_softplus: d is log(1 + exp(delta + delta_bias)).
         layout, reverse, seq_offsets, reset, threads: as in ``linear_scan``.
         return_final_state: also return h after the last step, of A's dtype.
+        out: an array that y is written to, as in ``linear_scan``: one that overlaps no argument, or u itself, of which backward
+            then has nothing left.
 
     Returns:
-        y, of the shape and dtype of u, dense; a tuple of it and the final state where that is asked for.
+        y, of the shape and dtype of u: ``out``, or a new dense array; a tuple of it and the final state where that is asked
+        for.
 
     Raises:
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
-    arrays = (u, delta, A, B, C, D, z, delta_bias, initial_state, seq_offsets, reset)
+    check_out(out, u)
+    arrays = (u, delta, A, B, C, D, z, delta_bias, initial_state, seq_offsets, reset, out)
     results = forward(arrays, (return_final_state, delta_softplus, layout, reverse, threads))
+    results = results if out is None else [out, *results]
     return tuple(results) if len(results) > 1 else results[0]
 
 

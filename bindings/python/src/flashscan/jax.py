@@ -176,6 +176,7 @@ def gated_scan(
     decay_rate: float = 0.0,
     sqrt_slope_limit: float = 0.0,
     layout: Layout = "btc",
+    axis: int | None = None,
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
@@ -188,18 +189,25 @@ def gated_scan(
 
     ``gate``, ``second_gate``, ``input_gate`` and ``output_gate`` are of the input's shape, [B, T, C], or [B, C, T] with
     ``layout="bct"``; ``param`` and ``bias`` [C]; ``initial_state`` [B, C], or [N, C] with ``seq_offsets`` [N + 1];
-    ``reset`` [B, T]; ``axis_name`` as in ``linear_scan``. Returns the output, of the input's shape and dtype, or the pair
-    of it and the final state. What is not accepted raises a ``FlashscanError`` that says what is.
+    ``reset`` [B, T]; with ``axis`` the input has any rank; ``axis_name`` as in ``linear_scan``. Returns the output, of the
+    input's shape and dtype, or the pair of it and the final state. What is not accepted raises a ``FlashscanError`` that says
+    what is.
     """
     words(True, layer=layer, decay=decay)
     words(scale=scale, activation=activation, epilogue=epilogue, layout=layout)
     extra = (second_gate, input_gate, output_gate, param, bias)
     arrays = arrays_of(_gated.forward, gate, input, initial_state, *extra, seq_offsets, reset)
+    time = None if axis is None else TimeAxis("input", axis, arrays[1].shape, arrays[8])
+    if time is not None:
+        check_layout(layout)
+        arrays = list(map(time.view, _gated.forward.names, arrays))
     final = flag("return_final_state", return_final_state)
     options: tuple[Any, ...] = (layer, decay, scale, activation, epilogue, flag("first_step", first_step))
     options += (number("decay_rate", decay_rate), number("sqrt_slope_limit", sqrt_slope_limit))
     options += (layout, flag("reverse", reverse), thread_count(threads))
     results = _run(GATED, arrays, (final, False, *options), axis_name, options[-2])
+    if time is not None:
+        results = time.results(*results)
     return tuple(results) if final else results[0]
 
 

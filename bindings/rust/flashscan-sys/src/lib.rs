@@ -2,9 +2,10 @@
 //! The C interface of libflashscan as it is: structs, constants and functions of `flashscan/flashscan.h`, which is their
 //! manual. The crate `flashscan` is the safe way to the same.
 //!
-//! The build script links `libflashscan.so` from the folder in `FLASHSCAN_LIB_DIR`, from the Python package that the
-//! crate came with, or from where pkg-config finds `flashscan`. `cargo run` and `cargo test` then find it by themselves; a
-//! program started otherwise finds it as any shared library is found (the system's folders, `LD_LIBRARY_PATH`, an rpath).
+//! The build script links the library whose path is in the environment's `FLASHSCAN_LIBRARY`, or `libflashscan.so` in the
+//! folder `FLASHSCAN_LIB_DIR`, in the Python package that the crate came with, or where pkg-config finds `flashscan`.
+//! `cargo run` and `cargo test` then find it by themselves; a program started otherwise finds it as any shared library is
+//! found (the system's folders, `LD_LIBRARY_PATH`, an rpath).
 #![allow(non_camel_case_types)]
 
 use std::os::raw::{c_char, c_void};

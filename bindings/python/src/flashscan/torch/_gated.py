@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import torch
 
 from .. import _gated
+from .._axis import TimeAxis, check_layout
 from .._call import flag, number, words
 from .._types import Activation, Decay, Epilogue, Layer, Layout, Scale
 from .._errors import FlashscanError, FlashscanNotImplementedError
@@ -259,6 +260,7 @@ def gated_scan(
     decay_rate: float = 0.0,
     sqrt_slope_limit: float = 0.0,
     layout: Layout = "btc",
+    axis: int | None = None,
     reverse: bool = False,
     seq_offsets: Offsets = None,
     reset: Tensor | None = None,
@@ -282,5 +284,11 @@ def gated_scan(
     arrays = (second_gate, input_gate, output_gate, param, bias)
     numbers = (first_step, decay_rate, sqrt_slope_limit)
     given = (gate, input, initial_state, *parts, *arrays, *numbers, layout, reverse, seq_offsets, reset)
-    results = _op(*arguments(*given))
+    operands = arguments(*given)
+    if axis is None:
+        results = _op(*operands)
+    else:
+        check_layout(layout)
+        time = TimeAxis("input", axis, input.shape, operands[8])
+        results = time.results(*_op(*map(time.view, _gated.forward.names, operands[:10]), *operands[10:])[:2])
     return tuple(results[:2]) if final else results[0]

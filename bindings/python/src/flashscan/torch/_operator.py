@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
@@ -15,6 +16,7 @@ from .._operator import (
     CudaOperator,
     HostOperator,
     Operator,
+    asks_index,
     axis_of,
     named,
     refuse_operator,
@@ -24,7 +26,7 @@ from ._register import Operators, nothing, optional, register
 from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype, tensors
 
 if TYPE_CHECKING:
-    from ._options import AffineOptions, ScanOptions, Unpack
+    from ._options import AffineOptions, ReduceOptions, ScanOptions, Unpack
 
 _LOWERED = {"matmul"}
 _WIDENED = {"add", "mul", "logaddexp"}
@@ -102,6 +104,32 @@ OPERATORS = Operators(
     _tangent,
 )
 _op, _backward_op = OPERATORS.register("scan", function="prefix_scan and reduce")
+
+
+def _indexed_fake(*inputs: Any) -> tuple[Any, ...]:
+    output, final = _fake(*inputs)
+    return output, output.new_empty(output.shape, dtype=torch.int64), final
+
+
+def _indexed_instead(x: Tensor, initial: Tensor | None, *rest: Any) -> tuple[Any, ...] | None:
+    """In forward mode, where PyTorch 1 takes no function that has integers among its results, another scan for them."""
+    if not _transforms.tangents((x, initial)):
+        return None
+    output, final = _op(x, initial, *rest)
+    return output, _indexed_op(x.detach(), None if initial is None else initial.detach(), *rest)[1], final
+
+
+# A scan of "min" or "max" and, between its results, the steps that the output comes from, which have no derivatives.
+_indexed_op = register(
+    "indexed_scan",
+    f"(Tensor x, Tensor? initial, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    partial(_kernel, _operator.indexed),
+    _indexed_fake,
+    _save,
+    lambda ctx, grad, _, grad_final: _backward(_backward_op, ctx, grad, grad_final),
+    function="prefix_scan and reduce",
+    instead=_indexed_instead,
+)
 
 
 def _affine_kernel(W: Any, b: Any, state: Any, seq_offsets: Any, reverse: Any) -> tuple[Any, ...]:
@@ -239,31 +267,48 @@ def arguments(
 
 
 def _scan(
-    x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, final: bool
+    x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, *asked: bool
 ) -> Any:
+    """``asked``: whether the index and the final state are returned."""
     tensors(x=x)
     tensors(True, initial=initial)
+    index, final = asked
     reverse, offsets = flag("reverse", reverse), as_offsets(seq_offsets, x)
     if not named(op, " and callables"):
         if not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
             refuse_operator(op)
         return _scan_by(op, x, initial, offsets, final, mode, axis, reverse)
-    results = _op(*arguments(x, op, mode, axis, reverse, initial, offsets))
+    given = arguments(x, op, mode, axis, reverse, initial, offsets)
+    if index:
+        return tuple(_indexed_op(*given)[: 3 if final else 2])
+    results = _op(*given)
     return tuple(results) if final else results[0]
 
 
 @overload
 def prefix_scan(
-    x: Tensor, op: Operator, *, return_final: Literal[False] = False, **options: Unpack[ScanOptions]
-) -> Tensor: ...
+    x: Tensor, op: Operator, *, return_index: Literal[False] = False, return_final: Literal[False] = False,
+    **options: Unpack[ScanOptions],
+) -> Tensor: ...  # fmt: skip
 @overload
 def prefix_scan(
-    x: Tensor, op: Operator, *, return_final: Literal[True], **options: Unpack[ScanOptions]
-) -> tuple[Tensor, Tensor]: ...
+    x: Tensor, op: Operator, *, return_index: Literal[False] = False, return_final: Literal[True],
+    **options: Unpack[ScanOptions],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def prefix_scan(
-    x: Tensor, op: Operator, *, return_final: bool, **options: Unpack[ScanOptions]
+    x: Tensor, op: Operator, *, return_index: Literal[False] = False, return_final: bool, **options: Unpack[ScanOptions]
 ) -> Tensor | tuple[Tensor, Tensor]: ...
+@overload
+def prefix_scan(
+    x: Tensor, op: Literal["min", "max"], *, return_index: Literal[True], return_final: Literal[False] = False,
+    **options: Unpack[ScanOptions],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def prefix_scan(
+    x: Tensor, op: Literal["min", "max"], *, return_index: Literal[True], return_final: Literal[True],
+    **options: Unpack[ScanOptions],
+) -> tuple[Tensor, Tensor, Tensor]: ...  # fmt: skip
 def prefix_scan(
     x: Tensor,
     op: Operator,
@@ -273,8 +318,9 @@ def prefix_scan(
     exclusive: bool = False,
     initial: Tensor | None = None,
     seq_offsets: Offsets = None,
+    return_index: bool = False,
     return_final: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Any:
     """``flashscan.prefix_scan`` with autograd, differentiable in ``x`` and ``initial``.
 
     ``op`` is a name or a function ``f(left, right)`` of two tensors of n elements each, ``[n, *x.shape[axis + 1:]]``,
@@ -282,14 +328,22 @@ def prefix_scan(
     recorded, no gradient goes to tensors that it holds, and torch.compile breaks its graph there.
     Under autocast "matmul" takes the lower dtype, and "add", "mul" and "logaddexp" float32, as PyTorch's own do.
 
-    Args and results are those of ``flashscan.prefix_scan``.
+    Args and results are those of ``flashscan.prefix_scan``. The index that ``return_index`` asks for, an int64 tensor, has no
+    derivatives; ``y`` has them as ever.
     """
     mode = EXCLUSIVE if flag("exclusive", exclusive) else INCLUSIVE
-    final = flag("return_final", return_final)
-    results: Tensor | tuple[Tensor, Tensor] = _scan(x, op, mode, axis, reverse, initial, seq_offsets, final)
-    return results
+    index, final = asks_index(return_index, op), flag("return_final", return_final)
+    return _scan(x, op, mode, axis, reverse, initial, seq_offsets, index, final)
 
 
+@overload
+def reduce(
+    x: Tensor, op: Operator, *, return_index: Literal[False] = False, **options: Unpack[ReduceOptions]
+) -> Tensor: ...
+@overload
+def reduce(
+    x: Tensor, op: Literal["min", "max"], *, return_index: Literal[True], **options: Unpack[ReduceOptions]
+) -> tuple[Tensor, Tensor]: ...
 def reduce(
     x: Tensor,
     op: Operator,
@@ -298,10 +352,12 @@ def reduce(
     reverse: bool = False,
     initial: Tensor | None = None,
     seq_offsets: Offsets = None,
-) -> Tensor:
-    """The last of ``prefix_scan``, with the same bits: ``x``'s shape without ``axis``."""
-    result: Tensor = _scan(x, op, REDUCTION, axis, reverse, initial, seq_offsets, False)
-    return result
+    return_index: bool = False,
+) -> Any:
+    """The last of ``prefix_scan``, with the same bits: ``x``'s shape without ``axis``; with ``return_index`` the pair of it and
+    the argmin or argmax."""
+    index = asks_index(return_index, op)
+    return _scan(x, op, REDUCTION, axis, reverse, initial, seq_offsets, index, False)
 
 
 @overload

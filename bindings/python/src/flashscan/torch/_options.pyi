@@ -4,17 +4,20 @@
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from .._options import Affine, Gated, Linear, Network, Packed, Scan, Selective
+from .._options import Affine, Gated, Linear, Network, Packed, Reduce, Scan, Selective
 from .._options import Unpack as Unpack
 from ._types import Offsets, Tensor
 
 class LinearOptions(Linear[Tensor], Packed[Offsets], total=False):
     axis: int | None
 
-class GatedOptions(Gated[Tensor, Tensor], Packed[Offsets], total=False): ...
+class GatedOptions(Gated[Tensor, Tensor], Packed[Offsets], total=False):
+    axis: int | None
+
 class SelectiveOptions(Selective[Tensor], Packed[Offsets], total=False): ...
 class NetworkOptions(Network[Tensor], Packed[Offsets], total=False): ...
 class AffineOptions(Affine, Packed[Offsets], total=False): ...
+class ReduceOptions(Reduce[Tensor], Packed[Offsets], total=False): ...
 class ScanOptions(Scan[Tensor], Packed[Offsets], total=False): ...
 
 class OfGroup(TypedDict, total=False):
