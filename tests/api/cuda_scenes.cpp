@@ -114,6 +114,7 @@ std::vector<CudaScene> cuda_scenes() {
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
              {"decode", "linear bf16 BTC b8 t2 c512 state-in state-out"},
              {"decode", "linear f32 BTC b3 t1 c33 state-in state-out pooled"},
+             {"short_rows", "linear bf16 BCT b2 t304 c64 state-in state-out"},
              {"rows", "linear bf16 BCT b2 t300 c64 state-in state-out"},
              {"columns", "linear bf16 BTC b2 t2048 c512"},
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out"},

@@ -213,6 +213,11 @@ TEST(MachineCudaLinear, RefusalsNameOneCondition) {
         const size_t at = text.find(start);
         return at == std::string::npos ? text : text.substr(at + start.size(), text.size() - at - start.size() - 1);
     };
+    EXPECT_EQ(refusal("short_rows", "linear f32 BTC b2 t512 c64"), "channels are innermost; takes time innermost");
+    EXPECT_EQ(refusal("short_rows", "linear f32 BCT b2 t516 c64"), "time is 516; takes up to 512");
+    EXPECT_EQ(refusal("short_rows", "linear bf16 BCT b2 t512 c64 reset"), "flags is LINEAR_FLAG_RESET; takes 0");
+    EXPECT_EQ(refusal("short_rows", "linear c64 BCT b2 t64 c64"),
+              "dtype is c64 and gate_dtype c64; takes f32, bf16, f16 or f64 for both");
     EXPECT_EQ(refusal("rows", "linear f32 BTC b2 t512 c64"), "channels are innermost; takes time innermost");
     EXPECT_EQ(refusal("rows", "linear bf16 BCT b2 t512 c64 form-log reset"),
               "gate_form is log; takes bf16 gates by value alone where steps are reset");
@@ -247,6 +252,7 @@ TEST(MachineCudaLinear, RefusalsNameOneCondition) {
     ASSERT_TRUE(chosen) << chosen.message();
     EXPECT_NE(chosen.describe().find("passed over\n"
                                      "decode: time is 5000; takes up to 4\n"
+                                     "short_rows: channels are innermost; takes time innermost\n"
                                      "rows: channels are innermost; takes time innermost\n"
                                      "columns: forward: rows make 2 strips of 32; takes more where time is cut into "),
               std::string::npos)
@@ -266,6 +272,9 @@ TEST(MachineCudaLinear, DescriptionsTellWhatArgumentsChoose) {
         "time innermost, aligned; where pointers are not multiples of 16 bytes: skewed; where pointers do not lie "
         "alike "
         "within 16 bytes: chunked; backward ");
+    has(described("linear f32 BCT b8 t256 c256"),
+        "2048 warps of 1 rows x 2 tiles of 128 steps, time innermost, aligned; where pointers are not multiples of 16 "
+        "bytes: skewed; where pointers do not lie alike within 16 bytes: chunked\n");
     has(described("linear bf16 BTC b8 t4096 c256"),
         "channel innermost, aligned; where pointers are not multiples of 4 bytes: skewed; backward ");
     has(described("linear f32 BTC b1 t4096 c256 sequences1000"),

@@ -28,6 +28,10 @@ constexpr std::pair<int32_t, int32_t> dtypes[] = {
 constexpr std::pair<int32_t, int32_t> wave_dtypes[] = {{FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32},
                                                        {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16},
                                                        {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F16}};
+constexpr std::pair<int32_t, int32_t> short_row_dtypes[] = {{FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32},
+                                                            {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16},
+                                                            {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F16},
+                                                            {FLASHSCAN_DTYPE_F64, FLASHSCAN_DTYPE_F64}};
 constexpr std::pair<int32_t, int32_t> ragged_dtypes[] = {{FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32},
                                                          {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16},
                                                          {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F16},
@@ -68,6 +72,9 @@ constexpr std::array<int64_t, 3> ragged_shapes[] = {{2, 303, 65}, {3, 1, 7},    
 constexpr std::array<int64_t, 3> skewed_shapes[] = {{2, 303, 65}, {1, 1021, 131}, {3, 514, 11}, {1, 1030, 257},
                                                     {2, 129, 63}, {5, 2051, 33},  {3, 1, 7},    {1, 4099, 125},
                                                     {70, 17, 1},  {2, 256, 128},  {1, 32, 61},  {3, 65, 1031}};
+constexpr std::array<int64_t, 3> short_row_shapes[] = {
+    {2, 8, 5},    {3, 16, 77},  {1, 24, 1},   {2, 40, 33}, {5, 64, 129}, {2, 104, 40}, {1, 128, 9},
+    {4, 136, 31}, {3, 200, 16}, {2, 256, 65}, {1, 504, 3}, {2, 512, 24}, {2, 768, 9},  {1, 1024, 66}};
 constexpr Placement ragged_placements[] = {Placement::dense, Placement::misaligned, Placement::padded,
                                            Placement::fused};
 
@@ -79,6 +86,7 @@ std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::waves) return wave_shapes;
     if (size == Size::columns) return column_shapes;
     if (size == Size::ragged) return ragged_shapes;
+    if (size == Size::short_rows) return short_row_shapes;
     if (size == Size::skewed) return skewed_shapes;
     return varied_shapes;
 }
@@ -86,6 +94,7 @@ std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
 std::span<const std::pair<int32_t, int32_t>> dtypes_of(Size size) {
     if (size == Size::waves) return wave_dtypes;
     if (size == Size::ragged) return ragged_dtypes;
+    if (size == Size::short_rows) return short_row_dtypes;
     if (size == Size::skewed) return skewed_dtypes;
     return dtypes;
 }
@@ -110,7 +119,8 @@ enum Factor : size_t {
 Problem problem_of_row(const std::vector<int>& row, Size size, uint64_t seed) {
     Problem p;
     std::tie(p.dtype, p.gate_dtype) = dtypes_of(size)[static_cast<size_t>(row[factor_dtype])];
-    p.layout = size == Size::ragged ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC + row[factor_layout];
+    p.layout = size == Size::ragged || size == Size::short_rows ? FLASHSCAN_LAYOUT_BCT
+                                                                : FLASHSCAN_LAYOUT_BTC + row[factor_layout];
     p.reverse = row[factor_reverse] == 1;
     p.form = FLASHSCAN_GATE_VALUE + row[factor_form];
     p.broadcast = static_cast<uint32_t>(row[factor_broadcast]);
@@ -173,16 +183,17 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_gradients] = 7;
     levels[factor_option] = 5;
     levels[factor_shape] = static_cast<int>(shapes_of(size).size());
-    if (size == Size::pitched || size == Size::waves) levels[factor_packing] = 1;
+    if (size == Size::pitched || size == Size::waves || size == Size::short_rows) levels[factor_packing] = 1;
+    if (size == Size::short_rows) levels[factor_layout] = 1;                       // BCT
     if (size == Size::columns || size == Size::skewed) levels[factor_layout] = 1;  // BTC
     if (size == Size::ragged) {
         levels[factor_layout] = 1;
         levels[factor_packing] = 2;
         levels[factor_placement] = static_cast<int>(std::size(ragged_placements));
     }
-    if (size == Size::waves) levels[factor_form] = levels[factor_reset] = 1;
+    if (size == Size::waves || size == Size::short_rows) levels[factor_form] = levels[factor_reset] = 1;
     std::vector<Problem> problems;
-    constexpr uint64_t seeds[] = {1000, 2000, 2600, 2500, 2800, 2900, 2960, 2950, 2980};
+    constexpr uint64_t seeds[] = {1000, 2000, 2600, 2500, 2800, 2900, 2960, 2950, 2990, 2980};
     const uint64_t seed = seeds[static_cast<int>(size)];
     for (const std::vector<int>& row : support::pairwise_rows(levels, seed))
         problems.push_back(problem_of_row(row, size, seed + problems.size()));

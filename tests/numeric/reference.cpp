@@ -86,6 +86,9 @@ INSTANTIATE_TEST_SUITE_P(Groups, Linear, testing::ValuesIn(cases_on(cuda_targets
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Waves, Linear, testing::ValuesIn(cases_on(cuda_targets("few_long_rows"), pairs(Size::waves))),
                          support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(ShortRows, Linear,
+                         testing::ValuesIn(cases_on(cuda_targets("short_rows"), pairs(Size::short_rows))),
+                         support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Heavy, Linear, testing::ValuesIn(cases_on(planners_and_kernels(), extremes())),
                          support::name_of_case);
 
@@ -107,8 +110,8 @@ TEST(Repro, Case) {
 
 TEST(Repro, TextRoundTrips) {
     for (const auto& list : {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), pairs(Size::pitched),
-                             pairs(Size::columns), pairs(Size::waves), pairs(Size::ragged), pairs(Size::skewed),
-                             singles(), shapes(), extremes(), chunk_groups()})
+                             pairs(Size::columns), pairs(Size::waves), pairs(Size::ragged), pairs(Size::short_rows),
+                             pairs(Size::skewed), singles(), shapes(), extremes(), chunk_groups()})
         for (const support::Problem& problem : list) {
             const std::string text = support::text_of(problem);
             EXPECT_EQ(support::text_of(support::problem_of(text)), text);

@@ -140,6 +140,9 @@ std::vector<Problem> far_problems() {
         "linear f32 BCT b2 t4100 c1 broadcast-c reverse state-in state-out seed29",
         "linear bf16 BTC b1 t2500 c40 broadcast-b reverse state-in state-out seed30",
         "linear bf16 BCT b1 t2500 c6 broadcast-b state-in state-out seed31",
+        "linear f32 BCT b3 t508 c5 state-in state-out seed32",
+        "linear bf16 BCT b2 t1000 c3 reverse state-in state-out seed33",
+        "linear f64 BCT b1 t256 c7 state-in state-out seed34",
     };
     std::vector<Problem> problems;
     for (const char* line : lines) problems.push_back(problem_of(line));

@@ -77,6 +77,11 @@ std::unique_ptr<LinearKernel> make_of_machine_code(const LinearProblem& problem,
 
 }  // namespace
 
+std::unique_ptr<LinearKernel> make_linear_short_rows(const LinearProblem& problem, const Options& options,
+                                                     std::string& refusal) {
+    return make_of_machine_code(problem, options, make_short_rows_passes, refusal);
+}
+
 std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,
                                                std::string& refusal) {
     return make_of_machine_code(problem, options, make_rows_passes, refusal);

@@ -179,6 +179,15 @@ std::string empty_refusal(const LinearProblem& p) {
                                                                               : "channels");
 }
 
+std::string plain_refusal(const LinearProblem& p) {
+    if (p.packed()) return fmt::format("num_sequences is {}; takes 0", p.num_sequences);
+    if (p.has_reset) return "flags is LINEAR_FLAG_RESET; takes 0";
+    if (p.gate_form != GateForm::value) return fmt::format("gate_form is {}; takes value", name_of(p.gate_form));
+    if (p.gate_broadcast != 0)
+        return fmt::format("gate_broadcast is {}; takes a gate for each element", names_of_broadcast(p));
+    return empty_refusal(p);
+}
+
 std::string alignment_refusal(const LinearPass& l, const LinearProblem& p, bool one_gate) {
     if (!l.time_inner && l.lane_rows == 1) return {};
     std::vector<Tensor> tensors = tensors_of(p, l.pass);

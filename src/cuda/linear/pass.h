@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pass (forward or backward) of a plan: how one kernel runs it on a device. Each kernel has a class of its own beside
-// the functions that make it (chunked_pass.cpp, rows_columns_pass.cpp, few_long_rows/pass.cpp); this is what they
+// the functions that make it (chunked_pass.cpp, rows_columns_pass.cpp, short_rows_pass.cpp, few_long_rows/pass.cpp); this is what they
 // share. All of it is settled when the plan is made, so that a call only fills in pointers.
 #pragma once
 
@@ -86,6 +86,8 @@ using PassVariants = std::vector<LinearPassPointer>;
 
 // The following functions make the variants of a pass. Where there are none, they tell in `refusal` which condition
 // fails: the problem rules the kernel out or, unless the options name it, another is expected to be faster.
+PassVariants make_short_rows_passes(const LinearProblem& problem, Pass pass, const Options& options,
+                                    std::string& refusal);
 PassVariants make_rows_passes(const LinearProblem& problem, Pass pass, const Options& options, std::string& refusal);
 PassVariants make_columns_passes(const LinearProblem& problem, Pass pass, const Options& options, std::string& refusal);
 PassVariants make_few_long_rows_passes(const LinearProblem& problem, Pass pass, const Options& options,
@@ -130,9 +132,11 @@ void settle_alignment(LinearPass& l, const LinearProblem& p, bool one_gate = fal
 // The words of the descriptor for sentences.
 const char* name_of(GateForm form);
 std::string names_of_broadcast(const LinearProblem& p);
-// The following return a sentence, which is empty where the condition holds: that the problem has elements, and that
-// extents and strides allow aligned access.
+// The following return a sentence, which is empty where the condition holds: that the problem has elements; that it has
+// a gate for each of them, by value, and neither resets nor packed sequences; and that extents and strides allow aligned
+// access.
 std::string empty_refusal(const LinearProblem& p);
+std::string plain_refusal(const LinearProblem& p);
 std::string alignment_refusal(const LinearPass& l, const LinearProblem& p, bool one_gate = false);
 // Settles how GRAD|GATE of `problem` is summed, and books its scratch memory, after settle_params. Where sums are over
 // rows too, the kernel leaves one for each of so many `strips` of them.

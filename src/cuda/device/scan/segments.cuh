@@ -16,6 +16,7 @@ struct Segments {
     // The number of the lane's own segment.
     __device__ __forceinline__ int mine() const { return Down ? at.segments() - 1 - at.segment : at.segment; }
     __device__ __forceinline__ bool is_last() const { return mine() == count() - 1; }
+    __device__ __forceinline__ int last_lane() const { return lane_before(mine() - count() + 1); }
     __device__ __forceinline__ int lane_before(int distance) const {
         return (Down ? at.lane + distance * neighbour() : at.lane - distance * neighbour()) & 31;
     }
@@ -25,6 +26,19 @@ struct Segments {
         for (int distance = 1; distance < count(); distance *= 2) {
             const typename Monoid::Map earlier = Monoid::shuffle_map(m, lane_before(distance));
             if (mine() >= distance) m = Monoid::compose(earlier, m);
+        }
+    }
+    // The same for N tiles, each by itself. Without branches the steps of their scans overlap.
+    template <int N>
+    __device__ __forceinline__ void scan(typename Monoid::Map (&m)[N]) const {
+#pragma unroll
+        for (int distance = 1; distance < 32; distance *= 2) {
+            if (distance >= count()) return;
+#pragma unroll
+            for (int n = 0; n < N; ++n) {
+                const typename Monoid::Map earlier = Monoid::shuffle_map(m[n], lane_before(distance));
+                m[n] = Monoid::compose(mine() >= distance ? earlier : Monoid::identity(), m[n]);
+            }
         }
     }
     // Returns the carry into the lane's segment, given the carry into the row's first one; `through` is the result of

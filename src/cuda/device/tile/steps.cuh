@@ -52,10 +52,16 @@ struct alignas(Words >= 4 ? 16 : 4 * Words) WordVector {
     uint32_t word[Words];
 };
 
-// Loads and stores of contiguous words in one access; the address must be aligned to all of them.
-template <int Words>
+// Loads and stores of contiguous words in one access; the address must be aligned to all of them. Once tells that
+// nothing else will need these words.
+template <int Words, bool Once = false>
 __device__ __forceinline__ void load_words(const char* from, uint32_t* to) {
-    const auto vector = *reinterpret_cast<const WordVector<Words>*>(from);
+    using Vector = WordVector<Words>;
+    Vector vector;
+    if constexpr (Once && Words == 4)
+        vector = __builtin_bit_cast(Vector, __ldcs(reinterpret_cast<const uint4*>(from)));
+    else
+        vector = *reinterpret_cast<const Vector*>(from);
 #pragma unroll
     for (int i = 0; i < Words; ++i) to[i] = vector.word[i];
 }

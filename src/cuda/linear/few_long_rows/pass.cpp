@@ -29,7 +29,7 @@ struct FewLongRowsPass final : LinearPass {
 
     // Finds the kernel and cuts time. Returns the condition that fails, if one does.
     std::string tune(const LinearProblem& p, Pass of, int device, bool must_suit) {
-        if (std::string why = problem_refusal(p); !why.empty()) return why;
+        if (std::string why = plain_refusal(p); !why.empty()) return why;
         if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) < 9 || !has_tensor_maps())
             return fmt::format("device {} has no bulk copy engine, which compute capability 9.0 brings", device);
         const FewLongRowsKernels* const compiled = few_long_rows_kernels(p.dtype, p.gate_dtype);
@@ -69,16 +69,6 @@ struct FewLongRowsPass final : LinearPass {
         dense = !time_inner && is_dense(size_of(p.dtype));
         settle_own_params();
         book();
-    }
-
-    // Returns what no kernel of these has code for.
-    static std::string problem_refusal(const LinearProblem& p) {
-        if (p.packed()) return fmt::format("num_sequences is {}; takes 0", p.num_sequences);
-        if (p.has_reset) return "flags is LINEAR_FLAG_RESET; takes 0";
-        if (p.gate_form != GateForm::value) return fmt::format("gate_form is {}; takes value", name_of(p.gate_form));
-        if (p.gate_broadcast != 0)
-            return fmt::format("gate_broadcast is {}; takes a gate for each element", names_of_broadcast(p));
-        return empty_refusal(p);
     }
 
     void settle_own_params() {

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel "short_rows": the linear recurrence of short rows with time innermost, each of them by lanes of one warp.
+//
+//     h[t] = a[t] h[t-1] + x[t]                    forward
+//     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
+//
+// Ownership  2^k lanes own a row from its first step to its last, so that a warp has 32 / 2^k rows. The row is cut into
+//            two or four tiles that follow each other in time. Of a tile each lane holds one vector of 16 bytes of every
+//            tensor, and neighbouring lanes hold neighbouring vectors.
+// Passes     1. Every lane loads its vectors of all tiles, and the summaries of each tile's lanes are scanned.
+//            2. Tile after tile, every lane walks its steps from its carry and stores them; the last lane's carry enters
+//               the next tile. Where a carry overflowed on the way, the lane walks again in the end (in_order.cuh).
+// Bytes      Every element is read once and written once.
+// Order      The association is fixed by the length of the rows and by the dtype.
+// Sync       None beside the warp's own.
+// Limits     Rows of up to 2 x 32 or 4 x 32 vectors, aligned to 16 bytes in all tensors; a gate by value for each element, as
+//            wide as the data; no resets, no packed sequences.
+// Why        Lanes whose vectors are neighbours need no shared memory to load and store them together, no warp waits for
+//            another, and blocks are so small that all multiprocessors end at about the same time: an H200 reaches 88 to
+//            98 % of the stream forward and 84 to 97 % backward, where "rows" and "chunked" reach 60 to 85 %. What was
+//            tried is in bench/results/tried_linear.md.
+#pragma once
+
+#include "cuda/device/ptx/thread_index.cuh"
+#include "cuda/linear/in_order.cuh"
+#include "cuda/linear/walk.cuh"
+
+namespace flashscan::cuda {
+
+// One vector of each tensor is a lane's part of a tile.
+template <typename Ty, bool Backward>
+using ShortRowsShape =
+    TileShape<typename Ty::X, typename Ty::G, Access::time_vectors, Backward, 16 * (Backward ? 3 : 2)>;
+
+// Maps of real numbers that nothing cuts, since there are no resets.
+template <typename Ty>
+struct UncutMaps {
+    using Wide = typename Ty::Wide;
+    struct Map {
+        Wide a, x;
+    };
+    static __device__ __forceinline__ Map identity() { return {one(Wide{}), Wide{}}; }
+    static __device__ __forceinline__ Wide apply(const Map& m, Wide h) { return multiply_add(m.a, h, m.x); }
+    static __device__ __forceinline__ Map compose(const Map& early, const Map& late) {
+        return {multiply(late.a, early.a), apply(late, early.x)};
+    }
+    static __device__ __forceinline__ Map shuffle_map(const Map& m, int lane) {
+        return {shuffle(m.a, lane), shuffle(m.x, lane)};
+    }
+};
+
+template <typename Ty, int Tiles, bool Down, bool Backward>
+struct ShortRows {
+    using Shape = ShortRowsShape<Ty, Backward>;
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    using Wide = typename Ty::Wide;
+    using GateWide = typename Ty::GateWide;
+    using Maps = UncutMaps<Ty>;
+    using Map = typename Maps::Map;
+    using Walker = Walk<Ty, Shape, Down, Backward, false>;
+    using Before = StatesBefore<X, Shape, Down>;
+    using Lanes = Segments<Maps, Shape, Down>;
+    static constexpr int L = Shape::L, tiles = Tiles;
+    static_assert(sizeof(X) == sizeof(G) && L * sizeof(X) == 16);
+
+    // What is left when the tiles are walked: those into which the lane's carry overflowed, whether any lane of the warp
+    // has such tiles, and the carry after the row.
+    struct Rest {
+        bool any;
+        uint32_t overflowed;
+        Wide carry;
+    };
+
+    const LinearParams& p;
+    uint32_t batch, row;  // the lane's row
+    int rows;             // 1, or 0 where there is no such row
+    int lane, segment;
+    int tile_steps, time;
+    bool whole;  // whether all steps of all lanes of the warp exist
+
+    static __device__ __forceinline__ ShortRows here(const LinearParams& p) {
+        const int thread = ptx::thread_index(), lane = thread & 31, segments = 32 >> p.log2_lane_rows;
+        const uint32_t group = blockIdx.x * short_row_warps + thread / 32;
+        const uint32_t batch = p.batches > 1 ? quotient(group, p.by_row_groups) : 0;
+        const uint32_t groups = static_cast<uint32_t>(p.row_groups), all = static_cast<uint32_t>(p.rows);
+        const uint32_t first = (group - batch * groups) << p.log2_lane_rows;
+        const uint32_t row = first + (lane >> (5 - p.log2_lane_rows));
+        const bool exists = batch < static_cast<uint32_t>(p.batches);
+        const int tile_steps = segments * L, time = static_cast<int>(p.time);
+        const bool whole = exists && time == tiles * tile_steps && first + (1 << p.log2_lane_rows) <= all;
+        return {p, batch, row, exists && row < all, lane, lane & (segments - 1), tile_steps, time, whole};
+    }
+    // The lane's first step in tile number k of the walk.
+    __device__ __forceinline__ int first_step(int k) const {
+        return (Down ? tiles - 1 - k : k) * tile_steps + segment * L;
+    }
+    template <bool Whole = false>
+    __device__ __forceinline__ bool exists(int k) const {
+        return Whole || (rows > 0 && first_step(k) < time);
+    }
+    __device__ __forceinline__ Place place(int k) const {
+        const int t0 = first_step(k), warp_t0 = t0 - segment * L;
+        Place at;
+        at.batch = batch;
+        at.row = at.warp_row = row;
+        at.t0 = t0;
+        at.rows = at.warp_rows = rows;
+        at.steps = exists(k) ? L : 0;
+        at.first = 0;
+        at.warp_t0 = warp_t0;
+        at.warp_steps = min(max(time - warp_t0, 0), tile_steps);
+        at.lane = lane;
+        at.log2_rows = p.log2_lane_rows;
+        at.pack = 0;
+        at.segment = segment;
+        return at;
+    }
+    __device__ __forceinline__ Wide enter() const {
+        const bool given = p.edge_in != nullptr && rows > 0;
+        return given ? static_cast<const Wide*>(p.edge_in)[batch * p.rows + row] : Wide{};
+    }
+    __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
+
+    // The lane's first element of a tensor, and its vector in a tile.
+    __device__ __forceinline__ char* row_of(const View& view) const {
+        return view.data + batch * view.batch + row * view.row + segment * 16;
+    }
+    __device__ __forceinline__ int offset_of(int k) const { return (first_step(k) - segment * L) * (16 / L); }
+
+    // Steps that do not exist become `absent`. Once tells that no lane needs the elements of another, so that they need
+    // not stay in a cache.
+    template <bool Whole, bool Once, typename T>
+    __device__ __forceinline__ void load(const View& view, typename Element<T>::Wide absent,
+                                         Steps<T, Shape> (&tile)[tiles]) const {
+        const char* const from = row_of(view);
+#pragma unroll
+        for (int k = 0; k < tiles; ++k) {
+            if constexpr (!Whole)
+#pragma unroll
+                for (int i = 0; i < L; ++i) tile[k].set(i, 0, absent);
+            if (exists<Whole>(k)) load_words<4, Once>(from + offset_of(k), tile[k].word);
+        }
+    }
+    template <typename T>
+    __device__ __forceinline__ void store(const Steps<T, Shape>& tile, const View& view, int k) const {
+        if (view.data != nullptr && exists(k)) store_words<4>(tile.word, row_of(view) + offset_of(k));
+    }
+
+    __device__ __forceinline__ Rest run() const {
+        Steps<G, Shape> gate[tiles];
+        Steps<X, Shape> source[tiles], states[tiles];
+        const auto load_all = [&](auto all) {
+            constexpr bool Whole = decltype(all)::value;
+            load<Whole, true>(p.gate, one(GateWide{}), gate);
+            load<Whole, true>(p.source, Wide{}, source);
+            if (gate_wanted()) load<Whole, false>(p.states, Wide{}, states);
+        };
+        if (whole)
+            load_all(std::true_type{});
+        else
+            load_all(std::false_type{});
+        Wide edge[tiles];  // backward: the state beyond the lane's vector, where no lane beside it holds that
+        if (gate_wanted())
+#pragma unroll
+            for (int k = 0; k < tiles; ++k) {
+                const Place at = place(k);
+                edge[k] = Before::is_held(p, at) ? Wide{} : Before::load_edge(p, at);
+            }
+        Wide carry = enter();
+        const Events<L> none;
+        Map through[tiles];
+#pragma unroll
+        for (int k = 0; k < tiles; ++k) {
+            typename Ty::Map summary[1];
+            Walker{p, place(k), none}.template summarize<Kind::plain>(gate[k], source[k], summary);
+            through[k] = {summary[0].a, summary[0].x};
+        }
+        Lanes{place(0)}.scan(through);
+
+        uint32_t overflowed = 0;
+#pragma unroll
+        for (int k = 0; k < tiles; ++k) {
+            const Place at = place(k);
+            const Lanes lanes{at};
+            // A carry of zero leaves the map out, whose product may have overflowed.
+            const Map from = Maps::shuffle_map(through[k], lanes.lane_before(1));
+            const Map before = lanes.mine() > 0 ? from : Maps::identity();
+            Wide own[1] = {carry == Wide{} ? before.x : Maps::apply(before, carry)};
+            if (!is_finite(own[0]) && rows > 0) overflowed |= 1U << k;
+            const Walker walk{p, at, none};
+            if constexpr (Backward) {
+                if (gate_wanted()) {
+                    const Wide held = Before::held_edge(at, states[k]);
+                    if (Before::is_held(p, at)) edge[k] = held;
+                }
+                const Wide first[1] = {};
+                StepWriter<G, Shape, Down> writer{gate[k]};
+                walk.template backward<Kind::plain>(gate[k], source[k], own, first, Before{at, states[k], edge[k]},
+                                                    [&](int i, const GateWide(&values)[1]) { writer.set(i, values); });
+                if (gate_wanted()) store(gate[k], p.grad_gate, k);
+            } else {
+                walk.template forward<Kind::plain>(gate[k], source[k], own);
+            }
+            store(source[k], p.result, k);
+            carry = shuffle(own[0], lanes.last_lane());
+        }
+        return {__any_sync(0xffffffffU, overflowed != 0) != 0, overflowed, carry};
+    }
+    // Stores what leaves the row.
+    __device__ __forceinline__ void leave(Wide carry) const {
+        if (p.edge_out != nullptr && rows > 0 && Lanes{place(0)}.is_last())
+            static_cast<Wide*>(p.edge_out)[batch * p.rows + row] = carry;
+    }
+    // Walks the tiles into which the lane's carry overflowed again, in order, and stores what leaves the row.
+    __device__ __forceinline__ void finish(Rest rest) const {
+        __syncwarp();  // other lanes may have stored the lane's results
+#pragma unroll 1
+        for (int k = 0; k < tiles; ++k) {
+            if ((rest.overflowed >> k & 1) == 0) continue;
+            const Place at = place(k);
+            const Wide after = walk_lane_again<Ty, Shape, Down, Backward>(p, at, row, k, enter(), rest.carry);
+            if (k == tiles - 1) rest.carry = after;
+        }
+        __syncwarp();  // what leaves a row may take the place of what entered it
+        leave(rest.carry);
+    }
+};
+
+// Not inlined: it is rarely called, and its code then lies apart from the rest.
+template <typename Rows>
+__device__ __noinline__ void finish_short_rows(const LinearParams& p, typename Rows::Rest rest) {
+    Rows::here(p).finish(rest);
+}
+
+template <typename Ty, int Tiles, bool Down, bool Backward>
+__global__ void __launch_bounds__(32 * short_row_warps) linear_short_rows(const __grid_constant__ LinearParams p) {
+    using Rows = ShortRows<Ty, Tiles, Down, Backward>;
+    const Rows rows = Rows::here(p);
+    const auto rest = rows.run();
+    if (rest.any) [[unlikely]]
+        finish_short_rows<Rows>(p, rest);
+    else
+        rows.leave(rest.carry);
+}
+
+}  // namespace flashscan::cuda
