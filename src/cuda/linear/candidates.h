@@ -22,12 +22,8 @@ std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, 
 
 // In order of preference. "decode" is the first.
 inline constexpr LinearCandidate linear_candidates[] = {
-    {"decode", make_linear_decode},
-    {"short_rows", make_linear_short_rows},
-    {"rows", make_linear_rows},
-    {"columns", make_linear_columns},
-    {"few_long_rows", make_linear_few_long_rows},
-    {"chunked", make_linear_chunked},
+    {"decode", make_linear_decode},   {"short_rows", make_linear_short_rows},       {"rows", make_linear_rows},
+    {"columns", make_linear_columns}, {"few_long_rows", make_linear_few_long_rows}, {"chunked", make_linear_chunked},
 };
 
 }  // namespace flashscan::cuda

@@ -14,33 +14,49 @@ inline constexpr int short_row_warps = 2;  // of a block of linear_short_rows
 // The most stages that a warp of linear_few_long_rows has in its ring buffer in shared memory.
 inline constexpr int most_stages = 8;
 
-// Kernels fetch arguments in cache lines, from memory where they are the first to need them: what every kernel asks for
-// comes first.
 struct LinearParams {
-    int64_t batches = 0, rows = 0;
-    int64_t row_groups = 0;  // groups of rows in a batch entry; a block takes one
-    int64_t time = 0;        // T
-    Divisor by_row_groups;
-
-    // How a block's threads are laid out over rows and time.
-    int32_t log2_lane_rows = 0;  // lanes side by side in rows (each has V); a warp's other lanes are segments of time
-    int32_t log2_warp_rows = 0;  // warps side by side in rows; a block's other warps follow each other in time
-    int32_t gate_form = 0;
-    int32_t grouped = 0;  // linear_rows, linear_columns: whether chunks are gathered in groups
-    // Chunks of a row; linear_few_long_strips: of a strip; linear_chunked where packed sequences have chunks of their
-    // own: the most that they may have together.
-    int64_t chunks = 0;
-
     View gate;
     View source;     // forward: INPUT, backward: GRAD|OUTPUT
-    View result;     // forward: OUTPUT, backward: GRAD|INPUT (may be null)
     View states;     // backward: OUTPUT; null when GRAD|GATE is not wanted
+    View result;     // forward: OUTPUT, backward: GRAD|INPUT (may be null)
     View grad_gate;  // backward: GRAD|GATE, or terms of it in scratch memory; null where `partial` is not
 
     // The carries that enter and leave rows, [batches, rows]; null when packed. Forward they are STATE_IN and
     // STATE_OUT, backward GRAD|STATE_OUT and GRAD|STATE_IN.
     const void* edge_in = nullptr;
     void* edge_out = nullptr;
+    // The carries that enter and leave packed sequences, [num_sequences, rows]; null when not packed.
+    const void* carry_in = nullptr;
+    void* carry_out = nullptr;
+    const void* state_in = nullptr;  // backward: h before the first step, [batches or num_sequences, rows]
+
+    const uint8_t* reset = nullptr;
+    SequenceOffsets offsets;
+    int32_t gate_form = 0;
+
+    int64_t batches = 0, rows = 0;
+    int64_t row_groups = 0;  // groups of rows in a batch entry; a block takes one
+    Divisor by_row_groups;
+    int64_t time = 0;  // T
+
+    // Sums of GRAD|GATE over time or rows, in the arithmetic's dtype, [batches, partial_time, partial_rows]. Null where
+    // the kernel writes a gradient for each element.
+    void* partial = nullptr;
+    int32_t sum_time = 0, sum_rows = 0;
+    int64_t partial_time = 0, partial_rows = 0;
+
+    // How a block's threads are laid out over rows and time.
+    int32_t log2_lane_rows = 0;  // lanes side by side in rows (each has V); a warp's other lanes are segments of time
+    int32_t log2_warp_rows = 0;  // warps side by side in rows; a block's other warps follow each other in time
+    // The look-back of linear_chunked (look_back.cuh): chunks form groups, groups form links.
+    int32_t log2_group_chunks = 0;
+    int32_t log2_link_groups = 0;
+    int32_t log2_fold_rows = 0;  // threads share the summaries of earlier chunks as if they had at least so many rows
+    int32_t by_sequence = 0;     // linear_chunked: whether each packed sequence is cut into chunks from its own start
+    int32_t grouped = 0;         // linear_rows, linear_columns: whether chunks are gathered in groups
+    // Chunks of a row; linear_few_long_strips: of a strip; linear_chunked where packed sequences have chunks of their
+    // own: the most that they may have together.
+    int64_t chunks = 0;
     // Memory through which blocks exchange values. All of its bits are one before a kernel publishes anything. In
     // linear_chunked each array is [count, batches * row_groups, rows of a group]; linear_rows and linear_columns use
     // `carries` alone, linear_few_long_rows, linear_few_long_strips and those two with groups of chunks `records` and
@@ -49,26 +65,6 @@ struct LinearParams {
     void* totals = nullptr;   // summaries of look-back groups
     // Carries into links, of which rows and columns have one for each chunk or group of chunks.
     void* carries = nullptr;
-
-    // The carries that enter and leave packed sequences, [num_sequences, rows]; null when not packed.
-    const void* carry_in = nullptr;
-    void* carry_out = nullptr;
-    const void* state_in = nullptr;  // backward: h before the first step, [batches or num_sequences, rows]
-
-    const uint8_t* reset = nullptr;
-    SequenceOffsets offsets;
-
-    // Sums of GRAD|GATE over time or rows, in the arithmetic's dtype, [batches, partial_time, partial_rows]. Null where
-    // the kernel writes a gradient for each element.
-    void* partial = nullptr;
-    int32_t sum_time = 0, sum_rows = 0;
-    int64_t partial_time = 0, partial_rows = 0;
-
-    // The look-back of linear_chunked (look_back.cuh): chunks form groups, groups form links.
-    int32_t log2_group_chunks = 0;
-    int32_t log2_link_groups = 0;
-    int32_t log2_fold_rows = 0;  // threads share the summaries of earlier chunks as if they had at least so many rows
-    int32_t by_sequence = 0;     // linear_chunked: whether each packed sequence is cut into chunks from its own start
 };
 
 inline constexpr int reduce_threads = 256;  // of a block of reduce_gate_gradient and find_gate_values
