@@ -74,7 +74,8 @@ constexpr std::array<int64_t, 3> skewed_shapes[] = {{2, 303, 65}, {1, 1021, 131}
                                                     {70, 17, 1},  {2, 256, 128},  {1, 32, 61},  {3, 65, 1031}};
 constexpr std::array<int64_t, 3> short_row_shapes[] = {
     {2, 8, 5},    {3, 16, 77},  {1, 24, 1},   {2, 40, 33}, {5, 64, 129}, {2, 104, 40}, {1, 128, 9},
-    {4, 136, 31}, {3, 200, 16}, {2, 256, 65}, {1, 504, 3}, {2, 512, 24}, {2, 768, 9},  {1, 1024, 66}};
+    {4, 136, 31}, {3, 200, 16}, {2, 256, 65}, {1, 504, 3}, {2, 512, 24}, {1, 1024, 66}};
+constexpr Placement short_row_placements[] = {Placement::dense, Placement::fused};
 constexpr Placement ragged_placements[] = {Placement::dense, Placement::misaligned, Placement::padded,
                                            Placement::fused};
 
@@ -128,7 +129,9 @@ Problem problem_of_row(const std::vector<int>& row, Size size, uint64_t seed) {
     p.state_in = (row[factor_states] & 1) != 0;
     p.state_out = (row[factor_states] & 2) != 0;
     const int placement = row[factor_placement];
-    p.placement = size == Size::ragged ? ragged_placements[placement] : static_cast<Placement>(placement);
+    p.placement = size == Size::ragged       ? ragged_placements[placement]
+                  : size == Size::short_rows ? short_row_placements[placement]
+                                             : static_cast<Placement>(placement);
     p.gradients = static_cast<uint32_t>(row[factor_gradients]) + 1;
     p.in_place = row[factor_in_place] == 1;
     p.threads = row[factor_option] == 1 ? 1 : row[factor_option] == 2 ? 3 : 0;
@@ -184,7 +187,11 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_option] = 5;
     levels[factor_shape] = static_cast<int>(shapes_of(size).size());
     if (size == Size::pitched || size == Size::waves || size == Size::short_rows) levels[factor_packing] = 1;
-    if (size == Size::short_rows) levels[factor_layout] = 1;                       // BCT
+    if (size == Size::short_rows) {
+        levels[factor_layout] = 1;  // BCT
+        levels[factor_placement] = static_cast<int>(std::size(short_row_placements));
+        levels[factor_option] = 3;
+    }
     if (size == Size::columns || size == Size::skewed) levels[factor_layout] = 1;  // BTC
     if (size == Size::ragged) {
         levels[factor_layout] = 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass of gated layers in chunks, a chained scan. Let v be the activated and gated input, e the gradient
-// of h that comes from OUTPUT, and h[t-1] be read from OUTPUT, RESERVE or STATE_IN. Then
+// The kernel "chunked" of gated layers, backward: a chained scan from the last chunk to the first. Let v be the
+// activated and gated input, e the gradient of h that comes from OUTPUT, and h[t-1] be read from OUTPUT, RESERVE or
+// STATE_IN. Then
 //
 //     g[t] = e[t] + a[t+1] g[t+1]     the gradient of a is g (h[t-1] + v dm/da), that of v is g m
 //

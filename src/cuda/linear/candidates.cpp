@@ -45,7 +45,7 @@ using MakePasses = decltype(make_rows_passes);
 std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, const Options& options,
                                                  MakePasses* make_passes, std::string& refusal) {
     if (options.batch_invariant) {
-        refusal = "rows are shared out by their number, which BATCH_INVARIANT rules out";
+        refusal = "kernels that share rows out by their number may take a call, which BATCH_INVARIANT rules out";
         return nullptr;
     }
     const DeviceScope scope(options.device);

@@ -4,9 +4,10 @@
 // A parallel scan computes the carry into a lane's steps as A c + X from the carry c that enters some steps earlier,
 // where A is the product of the gates in between and X their result for a carry of zero. A and X may overflow although
 // every state of h' = a h + x is finite. The carry is then infinite or NaN, for no arithmetic makes either finite
-// again, and a carry of exactly zero leaves A out. So a carry that is finite is right. Where it is not, the lane in the
-// end walks again, from a carry between blocks, which is right, to its last step, and stores its results once more.
-// Lanes publish no carry for other blocks before it is right.
+// again, and a carry of exactly zero leaves A out (but in the scan over lanes of short_rows.cuh, which then has NaN).
+// So a carry that is finite is right. Where it is not, the lane in the end walks again, from a carry between blocks or
+// the start of the row, which are right, to its last step, and stores its results once more. Lanes publish no carry for
+// other blocks before it is right.
 //
 // This happens at the end of a kernel, when nothing is left in registers that the call would have to preserve. In the
 // kernels of few_long_rows, whose lanes walk many tiles, a lane instead finds its carry in order and then reads its
@@ -126,14 +127,14 @@ __device__ __forceinline__ typename Ty::Wide carry_in_order(const LinearParams& 
     return walk_in_order<Ty, Down, Backward>(p, batch, row, from, to, to, into);
 }
 
-// Walks the lane's steps of row `row` again, from the carry `into` that enters `warps` warps earlier in time. Returns
-// the carry after them; where they cannot be walked, that is `after`, which is not finite.
+// Walks the lane's steps of row `row` again, from the carry `into` that enters so many tiles of a warp earlier in time.
+// Returns the carry after them; where they cannot be walked, that is `after`, which is not finite.
 template <typename Ty, typename Shape, bool Down, bool Backward>
 __device__ __forceinline__ typename Ty::Wide walk_lane_again(const LinearParams& p, const Place& at, int64_t row,
-                                                             int64_t warps, typename Ty::Wide into,
+                                                             int64_t tiles, typename Ty::Wide into,
                                                              typename Ty::Wide after) {
     if (!keeps_source(p) || !is_finite(into)) return after;
-    const int64_t span = Shape::L * at.segments(), before = warps * span;
+    const int64_t span = Shape::L * at.segments(), before = tiles * span;
     const int64_t from = Down ? at.warp_t0 + span - 1 + before : at.warp_t0 - before;
     const int64_t first = Down ? at.t0 + Shape::L - 1 : at.t0, to = Down ? at.t0 - 1 : at.t0 + Shape::L;
     return walk_in_order<Ty, Down, Backward>(p, at.batch, row, from, first, to, into);

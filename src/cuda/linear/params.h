@@ -35,7 +35,7 @@ struct LinearParams {
     int32_t gate_form = 0;
 
     int64_t batches = 0, rows = 0;
-    int64_t row_groups = 0;  // groups of rows in a batch entry; a block takes one
+    int64_t row_groups = 0;  // groups of rows in a batch entry; a block takes one, in linear_short_rows a warp
     Divisor by_row_groups;
     int64_t time = 0;  // T
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pass (forward or backward) of a plan: how one kernel runs it on a device. Each kernel has a class of its own beside
-// the functions that make it (chunked_pass.cpp, rows_columns_pass.cpp, short_rows_pass.cpp, few_long_rows/pass.cpp); this is what they
-// share. All of it is settled when the plan is made, so that a call only fills in pointers.
+// the functions that make it (chunked_pass.cpp, rows_columns_pass.cpp, short_rows_pass.cpp, few_long_rows/pass.cpp);
+// this is what they share. All of it is settled when the plan is made, so that a call only fills in pointers.
 #pragma once
 
 #include <memory>
@@ -132,9 +132,9 @@ void settle_alignment(LinearPass& l, const LinearProblem& p, bool one_gate = fal
 // The words of the descriptor for sentences.
 const char* name_of(GateForm form);
 std::string names_of_broadcast(const LinearProblem& p);
-// The following return a sentence, which is empty where the condition holds: that the problem has elements; that it has
-// a gate for each of them, by value, and neither resets nor packed sequences; and that extents and strides allow aligned
-// access.
+// The following return a sentence, which is empty where the condition holds: that the problem has elements; that it
+// also has a gate for each of them, by value, and neither resets nor packed sequences; and that extents and strides
+// allow aligned access.
 std::string empty_refusal(const LinearProblem& p);
 std::string plain_refusal(const LinearProblem& p);
 std::string alignment_refusal(const LinearPass& l, const LinearProblem& p, bool one_gate = false);

@@ -4,20 +4,22 @@
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
 //
-// Ownership  2^k lanes own a row from its first step to its last, so that a warp has 32 / 2^k rows. The row is cut into
-//            two or four tiles that follow each other in time. Of a tile each lane holds one vector of 16 bytes of every
-//            tensor, and neighbouring lanes hold neighbouring vectors.
+// Ownership  2^k lanes own a row from its first step to its last, so that a warp has 32 / 2^k rows. A row of up to 64
+//            vectors of 16 bytes is cut into two tiles, a longer one into four, which follow each other in time. Of a
+//            tile each lane holds one vector of every tensor, and neighbouring lanes hold neighbouring vectors.
 // Passes     1. Every lane loads its vectors of all tiles, and the summaries of each tile's lanes are scanned.
-//            2. Tile after tile, every lane walks its steps from its carry and stores them; the last lane's carry enters
-//               the next tile. Where a carry overflowed on the way, the lane walks again in the end (in_order.cuh).
+//            2. Tile after tile, every lane walks its steps from its carry and stores them. The last lane's carry
+//               enters the next tile. Where a carry overflowed on the way, the lane walks again in the end
+//               (in_order.cuh).
 // Bytes      Every element is read once and written once.
 // Order      The association is fixed by the length of the rows and by the dtype.
 // Sync       None beside the warp's own.
-// Limits     Rows of up to 2 x 32 or 4 x 32 vectors, aligned to 16 bytes in all tensors; a gate by value for each element, as
-//            wide as the data; no resets, no packed sequences.
-// Why        Lanes whose vectors are neighbours need no shared memory to load and store them together, no warp waits for
-//            another, and blocks are so small that all multiprocessors end at about the same time: an H200 reaches 88 to
-//            98 % of the stream forward and 84 to 97 % backward, where "rows" and "chunked" reach 60 to 85 %. What was
+// Limits     Rows of up to 128 vectors (512 steps of f32), which are aligned to 16 bytes in all tensors; a gate by
+//            value for each element, as wide as the data; no resets, no packed sequences.
+// Why        Lanes whose vectors are neighbours need no shared memory to load and store them together, no warp waits
+//            for another, and blocks are so small that all multiprocessors end at about the same time. An H200 reaches
+//            88 to 98 % of the stream forward and 84 to 97 % backward, where "rows" and "chunked" reach 60 to 85 %. Two
+//            shapes are 4 to 6 % slower than by those, f64 of 256 steps and f32 of 512 steps backward; what else was
 //            tried is in bench/results/tried_linear.md.
 #pragma once
 
@@ -32,7 +34,8 @@ template <typename Ty, bool Backward>
 using ShortRowsShape =
     TileShape<typename Ty::X, typename Ty::G, Access::time_vectors, Backward, 16 * (Backward ? 3 : 2)>;
 
-// Maps of real numbers that nothing cuts, since there are no resets.
+// Maps of real numbers that nothing cuts, since there are no resets. Where a product has overflowed, these maps make
+// NaN of a zero, so that the lane walks again; the maps of other kernels leave a zero alone.
 template <typename Ty>
 struct UncutMaps {
     using Wide = typename Ty::Wide;
@@ -64,8 +67,8 @@ struct ShortRows {
     static constexpr int L = Shape::L, tiles = Tiles;
     static_assert(sizeof(X) == sizeof(G) && L * sizeof(X) == 16);
 
-    // What is left when the tiles are walked: those into which the lane's carry overflowed, whether any lane of the warp
-    // has such tiles, and the carry after the row.
+    // What is left when the tiles are walked: those into which the lane's carry overflowed, whether any lane of the
+    // warp has such tiles, and the carry after the row.
     struct Rest {
         bool any;
         uint32_t overflowed;
@@ -74,7 +77,7 @@ struct ShortRows {
 
     const LinearParams& p;
     uint32_t batch, row;  // the lane's row
-    int rows;             // 1, or 0 where there is no such row
+    int rows;             // of the lane: 1, or 0 where there is none
     int lane, segment;
     int tile_steps, time;
     bool whole;  // whether all steps of all lanes of the warp exist
@@ -83,37 +86,40 @@ struct ShortRows {
         const int thread = ptx::thread_index(), lane = thread & 31, segments = 32 >> p.log2_lane_rows;
         const uint32_t group = blockIdx.x * short_row_warps + thread / 32;
         const uint32_t batch = p.batches > 1 ? quotient(group, p.by_row_groups) : 0;
-        const uint32_t groups = static_cast<uint32_t>(p.row_groups), all = static_cast<uint32_t>(p.rows);
+        const uint32_t groups = static_cast<uint32_t>(p.row_groups), all_rows = static_cast<uint32_t>(p.rows);
         const uint32_t first = (group - batch * groups) << p.log2_lane_rows;
         const uint32_t row = first + (lane >> (5 - p.log2_lane_rows));
-        const bool exists = batch < static_cast<uint32_t>(p.batches);
+        const bool has_batch = batch < static_cast<uint32_t>(p.batches);
         const int tile_steps = segments * L, time = static_cast<int>(p.time);
-        const bool whole = exists && time == tiles * tile_steps && first + (1 << p.log2_lane_rows) <= all;
-        return {p, batch, row, exists && row < all, lane, lane & (segments - 1), tile_steps, time, whole};
+        const bool whole = has_batch && time == tiles * tile_steps && first + (1 << p.log2_lane_rows) <= all_rows;
+        return {p, batch, row, has_batch && row < all_rows, lane, lane & (segments - 1), tile_steps, time, whole};
     }
     // The lane's first step in tile number k of the walk.
     __device__ __forceinline__ int first_step(int k) const {
         return (Down ? tiles - 1 - k : k) * tile_steps + segment * L;
     }
     template <bool Whole = false>
-    __device__ __forceinline__ bool exists(int k) const {
+    __device__ __forceinline__ bool has_vector(int k) const {
         return Whole || (rows > 0 && first_step(k) < time);
     }
+    // As place_of, but in 32 bits, which are enough here.
     __device__ __forceinline__ Place place(int k) const {
-        const int t0 = first_step(k), warp_t0 = t0 - segment * L;
+        const int log2_lanes = 5 - p.log2_lane_rows, t0 = first_step(k);
         Place at;
         at.batch = batch;
-        at.row = at.warp_row = row;
-        at.t0 = t0;
-        at.rows = at.warp_rows = rows;
-        at.steps = exists(k) ? L : 0;
-        at.first = 0;
-        at.warp_t0 = warp_t0;
-        at.warp_steps = min(max(time - warp_t0, 0), tile_steps);
         at.lane = lane;
         at.log2_rows = p.log2_lane_rows;
-        at.pack = 0;
+        at.pack = lane >> log2_lanes;
         at.segment = segment;
+        at.row = row;
+        at.t0 = t0;
+        at.rows = rows;
+        at.steps = has_vector(k) ? L : 0;
+        at.first = 0;
+        at.warp_row = at.row - at.pack;
+        at.warp_t0 = t0 - segment * L;
+        at.warp_rows = static_cast<int>(max(min(p.rows - at.warp_row, int64_t{32} >> log2_lanes), int64_t{0}));
+        at.warp_steps = min(max(time - static_cast<int>(at.warp_t0), 0), tile_steps);
         return at;
     }
     __device__ __forceinline__ Wide enter() const {
@@ -139,19 +145,19 @@ struct ShortRows {
             if constexpr (!Whole)
 #pragma unroll
                 for (int i = 0; i < L; ++i) tile[k].set(i, 0, absent);
-            if (exists<Whole>(k)) load_words<4, Once>(from + offset_of(k), tile[k].word);
+            if (has_vector<Whole>(k)) load_words<4, Once>(from + offset_of(k), tile[k].word);
         }
     }
     template <typename T>
     __device__ __forceinline__ void store(const Steps<T, Shape>& tile, const View& view, int k) const {
-        if (view.data != nullptr && exists(k)) store_words<4>(tile.word, row_of(view) + offset_of(k));
+        if (view.data != nullptr && has_vector(k)) store_words<4>(tile.word, row_of(view) + offset_of(k));
     }
 
     __device__ __forceinline__ Rest run() const {
         Steps<G, Shape> gate[tiles];
         Steps<X, Shape> source[tiles], states[tiles];
-        const auto load_all = [&](auto all) {
-            constexpr bool Whole = decltype(all)::value;
+        const auto load_all = [&](auto is_whole) {
+            constexpr bool Whole = decltype(is_whole)::value;
             load<Whole, true>(p.gate, one(GateWide{}), gate);
             load<Whole, true>(p.source, Wide{}, source);
             if (gate_wanted()) load<Whole, false>(p.states, Wide{}, states);
@@ -160,7 +166,8 @@ struct ShortRows {
             load_all(std::true_type{});
         else
             load_all(std::false_type{});
-        Wide edge[tiles];  // backward: the state beyond the lane's vector, where no lane beside it holds that
+        Wide edge
+            [tiles];  // backward: the state beyond the lane's vector, from memory where no lane beside it holds that
         if (gate_wanted())
 #pragma unroll
             for (int k = 0; k < tiles; ++k) {
@@ -212,9 +219,8 @@ struct ShortRows {
         if (p.edge_out != nullptr && rows > 0 && Lanes{place(0)}.is_last())
             static_cast<Wide*>(p.edge_out)[batch * p.rows + row] = carry;
     }
-    // Walks the tiles into which the lane's carry overflowed again, in order, and stores what leaves the row.
+    // Walks again, in order, the tiles into which the lane's carry overflowed, and stores what leaves the row.
     __device__ __forceinline__ void finish(Rest rest) const {
-        __syncwarp();  // other lanes may have stored the lane's results
 #pragma unroll 1
         for (int k = 0; k < tiles; ++k) {
             if ((rest.overflowed >> k & 1) == 0) continue;
@@ -236,12 +242,12 @@ __device__ __noinline__ void finish_short_rows(const LinearParams& p, typename R
 template <typename Ty, int Tiles, bool Down, bool Backward>
 __global__ void __launch_bounds__(32 * short_row_warps) linear_short_rows(const __grid_constant__ LinearParams p) {
     using Rows = ShortRows<Ty, Tiles, Down, Backward>;
-    const Rows rows = Rows::here(p);
-    const auto rest = rows.run();
+    const Rows lane = Rows::here(p);
+    const auto rest = lane.run();
     if (rest.any) [[unlikely]]
         finish_short_rows<Rows>(p, rest);
     else
-        rows.leave(rest.carry);
+        lane.leave(rest.carry);
 }
 
 }  // namespace flashscan::cuda

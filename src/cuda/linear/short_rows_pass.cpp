@@ -31,14 +31,13 @@ struct ShortRowsPass final : LinearPass {
                                name_of(p.gate_dtype));
         if (std::string why = plain_refusal(p); !why.empty()) return why;
         if (!time_inner) return "channels are innermost; takes time innermost";
-        constexpr auto& of_row = ShortRowsKernels::tiles;
-        const int64_t most = int64_t{32} * compiled.steps;  // of a tile
-        if (p.time > of_row[1] * most) return fmt::format("time is {}; takes up to {}", p.time, of_row[1] * most);
+        const auto most = [&](int n) { return int64_t{32} * ShortRowsKernels::tiles[n] * compiled.steps; };
+        if (p.time > most(1)) return fmt::format("time is {}; takes up to {}", p.time, most(1));
         if (batches * rows > std::numeric_limits<int32_t>::max())
             return fmt::format("batch * channels is {}; takes up to 2^31 - 1", batches * rows);
-        const bool long_one = p.time > of_row[0] * most;
-        tiles = of_row[long_one];
-        kernel = compiled.kernel[long_one][down][pass == Pass::backward];
+        const int n = p.time > most(0) ? 1 : 0;
+        tiles = ShortRowsKernels::tiles[n];
+        kernel = compiled.kernel[n][down][pass == Pass::backward];
         log2_lanes = log2_up(ceil_div(p.time, int64_t{tiles} * compiled.steps), 5);
         return alignment_refusal(*this, p);
     }
@@ -65,7 +64,7 @@ struct ShortRowsPass final : LinearPass {
 
 }  // namespace
 
-// Calls whose tensors are not aligned take the variants of "rows".
+// Calls whose tensors are not aligned take rows that begin anywhere, by "rows", where that takes the problem.
 PassVariants make_short_rows_passes(const LinearProblem& problem, Pass pass, const Options& options,
                                     std::string& refusal) {
     PassVariants passes;
@@ -76,7 +75,7 @@ PassVariants make_short_rows_passes(const LinearProblem& problem, Pass pass, con
     passes.push_back(std::move(l));
     std::string refusal_of_rows;
     for (LinearPassPointer& rows : make_rows_passes(problem, pass, options, refusal_of_rows))
-        passes.push_back(std::move(rows));
+        if (rows->lie_alike) passes.push_back(std::move(rows));
     return passes;
 }
 

@@ -206,22 +206,27 @@ void MatrixPass::launch_tree(const MatrixWalk& walk, const Level& level, void* s
     launch(level.walk->function, shape, stream, walk, level.trees[has_start]);
 }
 
+namespace {
+
+// The file that holds the kernel.
+const char* file_of(const MatrixKernel& kernel) {
+    if (kernel.is_tree) return "prefix_tree";
+    if (kernel.is_scan) return "small_scan";
+    return kernel.plain_only ? "walk_pipelined" : "walk_general";
+}
+
+}  // namespace
+
 std::string MatrixPass::describe() const {
     std::string text = levels_.front().walk->on_tensor_cores ? "tensor cores" : "multiply-adds";
     for (const Level& level : levels_) {
-        if (level.walk->is_tree) {
-            text += fmt::format(", {} steps as a tree", level.steps);
-            continue;
-        }
-        if (level.walk->is_scan) {
-            text += fmt::format(", {} steps in {} chunks of one launch", level.steps, level.pieces);
-            continue;
-        }
-        if (level.summarise != nullptr)
-            text += fmt::format(", {} steps in {} pieces", level.steps, level.pieces);
-        else
-            text += fmt::format(", {} steps one by one", level.steps);
-        text += fmt::format(" ({} rows a block)", level.walk->rows);
+        text += fmt::format(", {} steps", level.steps);
+        if (level.walk->is_scan)
+            text += fmt::format(" in {} chunks", level.pieces);
+        else if (!level.walk->is_tree)
+            text += level.summarise != nullptr ? fmt::format(" in {} pieces", level.pieces) : " one by one";
+        text += fmt::format(" by {}", file_of(*level.walk));
+        if (!level.walk->is_tree && !level.walk->is_scan) text += fmt::format(" ({} rows a block)", level.walk->rows);
     }
     return text;
 }

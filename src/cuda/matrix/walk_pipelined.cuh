@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warp-specialised kernel for chains of f32 matrices without addends, r[s] = r[s-1] M[s] (params.h), in f32
-// accuracy on tensor cores (split tf32, wgmma). Prefix products and reductions of f32 matrices spend most of their time
-// in it.
+// The warp-specialised kernel that walks pieces of chains of f32 matrices without addends, r[s] = r[s-1] M[s]
+// (params.h), in f32 accuracy on tensor cores (split tf32, wgmma). Prefix products and reductions of f32 matrices spend
+// most of their time in it. As in walk_general.cuh, pieces are summarised by one launch and walked by another.
 //
 // Ownership  A block owns a piece of a chain's time and 64 rows of r for each group of consumers. Its last warpgroup is
 //            the producer (walk_pipelined_producer.cuh): it splits M into high and low parts of tf32 and writes both,

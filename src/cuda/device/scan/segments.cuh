@@ -28,7 +28,8 @@ struct Segments {
             if (mine() >= distance) m = Monoid::compose(earlier, m);
         }
     }
-    // The same for N tiles, each by itself. Without branches the steps of their scans overlap.
+    // The same for N tiles, each by itself. There are no branches, so that the steps of their scans overlap: lanes
+    // without an earlier segment compose with the identity.
     template <int N>
     __device__ __forceinline__ void scan(typename Monoid::Map (&m)[N]) const {
 #pragma unroll

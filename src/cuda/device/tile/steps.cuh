@@ -57,8 +57,9 @@ struct alignas(Words >= 4 ? 16 : 4 * Words) WordVector {
 template <int Words, bool Once = false>
 __device__ __forceinline__ void load_words(const char* from, uint32_t* to) {
     using Vector = WordVector<Words>;
+    static_assert(!Once || Words == 4);
     Vector vector;
-    if constexpr (Once && Words == 4)
+    if constexpr (Once)
         vector = __builtin_bit_cast(Vector, __ldcs(reinterpret_cast<const uint4*>(from)));
     else
         vector = *reinterpret_cast<const Vector*>(from);

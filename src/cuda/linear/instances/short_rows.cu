@@ -6,23 +6,22 @@
 namespace flashscan::cuda {
 namespace {
 
+template <typename Ty, int n, bool Down>
+void fill(ShortRowsKernels& k) {
+    constexpr int tiles = ShortRowsKernels::tiles[n];
+    k.kernel[n][Down][0] = reinterpret_cast<const void*>(&linear_short_rows<Ty, tiles, Down, false>);
+    k.kernel[n][Down][1] = reinterpret_cast<const void*>(&linear_short_rows<Ty, tiles, Down, true>);
+}
+
 template <typename X>
 ShortRowsKernels kernels_of() {
     using Ty = Types<X, X>;
     ShortRowsKernels k;
     k.steps = ShortRowsShape<Ty, false>::L;
-    const auto fill = [&]<int n, bool Down, bool Backward>() {
-        k.kernel[n][Down][Backward] =
-            reinterpret_cast<const void*>(&linear_short_rows<Ty, ShortRowsKernels::tiles[n], Down, Backward>);
-    };
-    const auto fill_tiles = [&]<int n>() {
-        fill.template operator()<n, false, false>();
-        fill.template operator()<n, false, true>();
-        fill.template operator()<n, true, false>();
-        fill.template operator()<n, true, true>();
-    };
-    fill_tiles.template operator()<0>();
-    fill_tiles.template operator()<1>();
+    fill<Ty, 0, false>(k);
+    fill<Ty, 0, true>(k);
+    fill<Ty, 1, false>(k);
+    fill<Ty, 1, true>(k);
     return k;
 }
 
