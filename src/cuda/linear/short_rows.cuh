@@ -166,8 +166,8 @@ struct ShortRows {
             load_all(std::true_type{});
         else
             load_all(std::false_type{});
-        Wide edge
-            [tiles];  // backward: the state beyond the lane's vector, from memory where no lane beside it holds that
+        // Backward: the state beyond the lane's vector, from memory where no lane beside it holds that.
+        Wide edge[tiles];
         if (gate_wanted())
 #pragma unroll
             for (int k = 0; k < tiles; ++k) {
