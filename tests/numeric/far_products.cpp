@@ -52,7 +52,8 @@ TEST_P(FarProducts, LeapAwayAndBack) {
 // Halves for 130 steps, then doubles, or the other way round, in the order of computation: what is left of STATE_IN.
 TEST_P(FarProducts, ReturnToOne) {
     const Problem& p = GetParam().problem;
-    if (!p.state_in || p.sequences > 0 || p.reset || p.time < 260) GTEST_SKIP() << "without one state that lasts";
+    if (!p.state_in || p.sequences > 0 || p.reset || p.time < 260)
+        GTEST_SKIP() << "without one state that lasts for 260 steps";
     const bool wide = unit_roundoff(p.dtype) < 1e-9;
     const double step = wide ? 8 : 1;
     for (const double sign : {-1.0, 1.0}) {

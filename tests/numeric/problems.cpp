@@ -186,9 +186,10 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_gradients] = 7;
     levels[factor_option] = 5;
     levels[factor_shape] = static_cast<int>(shapes_of(size).size());
-    if (size == Size::pitched || size == Size::waves || size == Size::short_rows) levels[factor_packing] = 1;
+    if (size == Size::pitched || size == Size::waves) levels[factor_packing] = 1;
     if (size == Size::short_rows) {
         levels[factor_layout] = 1;  // BCT
+        levels[factor_packing] = levels[factor_form] = levels[factor_reset] = 1;
         levels[factor_placement] = static_cast<int>(std::size(short_row_placements));
         levels[factor_option] = 3;
     }
@@ -198,7 +199,7 @@ std::vector<Problem> pairs(Size size) {
         levels[factor_packing] = 2;
         levels[factor_placement] = static_cast<int>(std::size(ragged_placements));
     }
-    if (size == Size::waves || size == Size::short_rows) levels[factor_form] = levels[factor_reset] = 1;
+    if (size == Size::waves) levels[factor_form] = levels[factor_reset] = 1;
     std::vector<Problem> problems;
     constexpr uint64_t seeds[] = {1000, 2000, 2600, 2500, 2800, 2900, 2960, 2950, 2990, 2980};
     const uint64_t seed = seeds[static_cast<int>(size)];

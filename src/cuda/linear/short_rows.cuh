@@ -94,17 +94,16 @@ struct ShortRows {
         const bool whole = has_batch && time == tiles * tile_steps && first + (1 << p.log2_lane_rows) <= all_rows;
         return {p, batch, row, has_batch && row < all_rows, lane, lane & (segments - 1), tile_steps, time, whole};
     }
-    // The lane's first step in tile number k of the walk.
-    __device__ __forceinline__ int first_step(int k) const {
-        return (Down ? tiles - 1 - k : k) * tile_steps + segment * L;
-    }
+    // The first step of tile number k of the walk, and the lane's first step in it.
+    __device__ __forceinline__ int tile_start(int k) const { return (Down ? tiles - 1 - k : k) * tile_steps; }
+    __device__ __forceinline__ int first_step(int k) const { return tile_start(k) + segment * L; }
     template <bool Whole = false>
     __device__ __forceinline__ bool has_vector(int k) const {
         return Whole || (rows > 0 && first_step(k) < time);
     }
     // As place_of, but in 32 bits, which are enough here.
     __device__ __forceinline__ Place place(int k) const {
-        const int log2_lanes = 5 - p.log2_lane_rows, t0 = first_step(k);
+        const int log2_lanes = 5 - p.log2_lane_rows, warp_t0 = tile_start(k);
         Place at;
         at.batch = batch;
         at.lane = lane;
@@ -112,14 +111,14 @@ struct ShortRows {
         at.pack = lane >> log2_lanes;
         at.segment = segment;
         at.row = row;
-        at.t0 = t0;
+        at.t0 = first_step(k);
         at.rows = rows;
         at.steps = has_vector(k) ? L : 0;
         at.first = 0;
         at.warp_row = at.row - at.pack;
-        at.warp_t0 = t0 - segment * L;
+        at.warp_t0 = warp_t0;
         at.warp_rows = static_cast<int>(max(min(p.rows - at.warp_row, int64_t{32} >> log2_lanes), int64_t{0}));
-        at.warp_steps = min(max(time - static_cast<int>(at.warp_t0), 0), tile_steps);
+        at.warp_steps = min(max(time - warp_t0, 0), tile_steps);
         return at;
     }
     __device__ __forceinline__ Wide enter() const {
@@ -128,11 +127,11 @@ struct ShortRows {
     }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
 
-    // The lane's first element of a tensor, and its vector in a tile.
+    // The lane's vector in the row's first tile in memory, and how far from it that of tile k lies.
     __device__ __forceinline__ char* row_of(const View& view) const {
         return view.data + batch * view.batch + row * view.row + segment * 16;
     }
-    __device__ __forceinline__ int offset_of(int k) const { return (first_step(k) - segment * L) * (16 / L); }
+    __device__ __forceinline__ int offset_of(int k) const { return tile_start(k) * (16 / L); }
 
     // Steps that do not exist become `absent`. Once tells that no lane needs the elements of another, so that they need
     // not stay in a cache.

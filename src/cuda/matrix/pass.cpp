@@ -220,13 +220,17 @@ const char* file_of(const MatrixKernel& kernel) {
 std::string MatrixPass::describe() const {
     std::string text = levels_.front().walk->on_tensor_cores ? "tensor cores" : "multiply-adds";
     for (const Level& level : levels_) {
-        text += fmt::format(", {} steps", level.steps);
-        if (level.walk->is_scan)
-            text += fmt::format(" in {} chunks", level.pieces);
-        else if (!level.walk->is_tree)
-            text += level.summarise != nullptr ? fmt::format(" in {} pieces", level.pieces) : " one by one";
-        text += fmt::format(" by {}", file_of(*level.walk));
-        if (!level.walk->is_tree && !level.walk->is_scan) text += fmt::format(" ({} rows a block)", level.walk->rows);
+        const MatrixKernel& kernel = *level.walk;
+        const char* const by = file_of(kernel);
+        if (kernel.is_tree)
+            text += fmt::format(", {} steps by {}", level.steps, by);
+        else if (kernel.is_scan)
+            text += fmt::format(", {} steps in {} chunks by {}", level.steps, level.pieces, by);
+        else if (level.summarise != nullptr)
+            text += fmt::format(", {} steps in {} pieces by {} ({} rows a block)", level.steps, level.pieces, by,
+                                kernel.rows);
+        else
+            text += fmt::format(", {} steps one by one by {} ({} rows a block)", level.steps, by, kernel.rows);
     }
     return text;
 }

@@ -267,12 +267,10 @@ def arguments(
 
 
 def _scan(
-    x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, *asked: bool
+    x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, index: bool, final: bool
 ) -> Any:
-    """``asked``: whether the index and the final state are returned."""
     tensors(x=x)
     tensors(True, initial=initial)
-    index, final = asked
     reverse, offsets = flag("reverse", reverse), as_offsets(seq_offsets, x)
     if not named(op, " and callables"):
         if not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
