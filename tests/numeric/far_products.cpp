@@ -105,8 +105,7 @@ TEST_P(Climbing, FromAnInputThatFollowsAGateOfZero) {
 }
 
 // Gates of 2 for 300 steps, which no state enters and, past a gate of 0, no gradient; then gates of a half.
-TEST_P(Climbing, WithNothingToCarry) {
-    const Problem& p = GetParam().problem;
+Data data_with_nothing_to_carry(const Problem& p) {
     Data data = make_data(p);
     std::fill(data.state_in.begin(), data.state_in.end(), 0.0);
     for (const Sequence& s : sequences_of(p, data))
@@ -120,7 +119,18 @@ TEST_P(Climbing, WithNothingToCarry) {
                 data.input[p.index(s.batch, t, c)] = 0;
                 data.grad_output[p.index(s.batch, t, c)] = 0;
             }
-    expect_near_reference(GetParam(), data);
+    return data;
+}
+
+TEST_P(Climbing, WithNothingToCarry) {
+    expect_near_reference(GetParam(), data_with_nothing_to_carry(GetParam().problem));
+}
+
+// Steps are gone where a carry that is not finite is found, so that none may come of a carry of zero.
+TEST_P(Climbing, WithNothingToCarryInPlace) {
+    Case c = GetParam();
+    c.problem.in_place = true;
+    expect_near_reference(c, data_with_nothing_to_carry(c.problem));
 }
 
 INSTANTIATE_TEST_SUITE_P(Far, Climbing, testing::ValuesIn(cases_on(all_targets(), far_problems())), name_of_case);

@@ -4,10 +4,9 @@
 // A parallel scan computes the carry into a lane's steps as A c + X from the carry c that enters some steps earlier,
 // where A is the product of the gates in between and X their result for a carry of zero. A and X may overflow although
 // every state of h' = a h + x is finite. The carry is then infinite or NaN, for no arithmetic makes either finite
-// again, and a carry of exactly zero leaves A out (but in the scan over lanes of short_rows.cuh, which then has NaN).
-// So a carry that is finite is right. Where it is not, the lane in the end walks again, from a carry between blocks or
-// the start of the row, which are right, to its last step, and stores its results once more. Lanes publish no carry for
-// other blocks before it is right.
+// again, and a carry of exactly zero leaves A out. So a carry that is finite is right. Where it is not, the lane in the
+// end walks again, from a carry between blocks or the start of the row, which are right, to its last step, and stores
+// its results once more. Lanes publish no carry for other blocks before it is right.
 //
 // This happens at the end of a kernel, when nothing is left in registers that the call would have to preserve. In the
 // kernels of few_long_rows, whose lanes walk many tiles, a lane instead finds its carry in order and then reads its

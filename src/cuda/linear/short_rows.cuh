@@ -34,24 +34,6 @@ template <typename Ty, bool Backward>
 using ShortRowsShape =
     TileShape<typename Ty::X, typename Ty::G, Access::time_vectors, Backward, 16 * (Backward ? 3 : 2)>;
 
-// Maps of real numbers that nothing cuts, since there are no resets. Where a product has overflowed, these maps make
-// NaN of a zero, so that the lane walks again; the maps of other kernels leave a zero alone.
-template <typename Ty>
-struct UncutMaps {
-    using Wide = typename Ty::Wide;
-    struct Map {
-        Wide a, x;
-    };
-    static __device__ __forceinline__ Map identity() { return {one(Wide{}), Wide{}}; }
-    static __device__ __forceinline__ Wide apply(const Map& m, Wide h) { return multiply_add(m.a, h, m.x); }
-    static __device__ __forceinline__ Map compose(const Map& early, const Map& late) {
-        return {multiply(late.a, early.a), apply(late, early.x)};
-    }
-    static __device__ __forceinline__ Map shuffle_map(const Map& m, int lane) {
-        return {shuffle(m.a, lane), shuffle(m.x, lane)};
-    }
-};
-
 template <typename Ty, int Tiles, bool Down, bool Backward>
 struct ShortRows {
     using Shape = ShortRowsShape<Ty, Backward>;
@@ -59,7 +41,7 @@ struct ShortRows {
     using G = typename Ty::G;
     using Wide = typename Ty::Wide;
     using GateWide = typename Ty::GateWide;
-    using Maps = UncutMaps<Ty>;
+    using Maps = UncutTypes<X, G>;
     using Map = typename Maps::Map;
     using Walker = Walk<Ty, Shape, Down, Backward, false>;
     using Before = StatesBefore<X, Shape, Down>;
@@ -178,9 +160,9 @@ struct ShortRows {
         Map through[tiles];
 #pragma unroll
         for (int k = 0; k < tiles; ++k) {
-            typename Ty::Map summary[1];
+            Map summary[1];
             Walker{p, place(k), none}.template summarize<Kind::plain>(gate[k], source[k], summary);
-            through[k] = {summary[0].a, summary[0].x};
+            through[k] = summary[0];
         }
         Lanes{place(0)}.scan(through);
 
@@ -189,10 +171,7 @@ struct ShortRows {
         for (int k = 0; k < tiles; ++k) {
             const Place at = place(k);
             const Lanes lanes{at};
-            // A carry of zero leaves the map out, whose product may have overflowed.
-            const Map from = Maps::shuffle_map(through[k], lanes.lane_before(1));
-            const Map before = lanes.mine() > 0 ? from : Maps::identity();
-            Wide own[1] = {carry == Wide{} ? before.x : Maps::apply(before, carry)};
+            Wide own[1] = {lanes.enter(through[k], carry)};
             if (!is_finite(own[0]) && rows > 0) overflowed |= 1U << k;
             const Walker walk{p, at, none};
             if constexpr (Backward) {

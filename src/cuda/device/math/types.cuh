@@ -210,4 +210,13 @@ struct Types {
     }
 };
 
+// Maps that are never cut, so that shuffles leave the mark out.
+template <typename X, typename G>
+struct UncutTypes : Types<X, G> {
+    using typename Types<X, G>::Map;
+    static __device__ __forceinline__ Map shuffle_map(const Map& m, int lane) {
+        return {shuffle(m.a, lane), shuffle(m.x, lane), false};
+    }
+};
+
 }  // namespace flashscan::cuda

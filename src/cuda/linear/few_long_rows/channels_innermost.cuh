@@ -55,7 +55,7 @@ struct StripShape {
 
 template <typename X, bool Backward>
 struct StripConfig {
-    using Ty = UncutTypes<X>;
+    using Ty = UncutTypes<X, X>;
     using Shape = StripShape<X, Backward>;
     static constexpr bool backward = Backward;
     static constexpr int size = static_cast<int>(sizeof(X));

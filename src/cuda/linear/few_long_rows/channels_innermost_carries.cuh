@@ -31,15 +31,6 @@
 
 namespace flashscan::cuda {
 
-// Maps that are never cut, so that shuffles leave the mark out.
-template <typename X>
-struct UncutTypes : Types<X, X> {
-    using typename Types<X, X>::Map;
-    static __device__ __forceinline__ Map shuffle_map(const Map& m, int lane) {
-        return {shuffle(m.a, lane), shuffle(m.x, lane), false};
-    }
-};
-
 // The work of the five warps of a block that find carries, and their shared memory. `Warps` is the number of walking
 // warps, `Ahead` the number of chunks that a block summarises before it walks one, `Rows` the most rows of a chunk.
 template <typename Ty, int Warps, int Ahead, int Rows>
