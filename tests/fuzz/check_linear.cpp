@@ -37,8 +37,8 @@ void add_specials(const Problem& p, Data& data) {
 
 bool finite(Value v) { return std::isfinite(v.real()) && std::isfinite(v.imag()); }
 
-// Compares one output with the loop's. Nothing is asked where the loop in the arithmetic's own type is not finite, on
-// CUDA where it comes near that, or where the dtype does not reach.
+// Compares one output with the loop's. Nothing is asked where the loop in the arithmetic's own type is not finite, or
+// where the dtype does not reach.
 class Compare {
   public:
     Compare(const Session& session, const Target& target, int64_t end)
@@ -69,7 +69,7 @@ class Compare {
 
 struct Exact {
     Reference reference;
-    Outcome forward, backward;  // in the arithmetic's type, where the backend promises to be as finite as they are
+    Outcome forward, backward;  // in the arithmetic's type: backends promise to be as finite as they are
 };
 
 void check_target(const Session& session, const Problem& p, const Target& target, const Data& data, const Exact& exact,
@@ -102,9 +102,8 @@ void check_linear(const Session& session, const Line& line) {
     Exact exact;
     exact.reference = reference_of(
         p, data, [](const Problem& wide, const Data& d, bool backward) { return linear_loop(wide, d, backward); });
-    const Arithmetic own = session.settings().cuda ? Arithmetic::in_pieces : Arithmetic::narrow;
-    exact.forward = linear_loop(p, data, false, own);
-    exact.backward = linear_loop(p, data, true, own);
+    exact.forward = linear_loop(p, data, false, Arithmetic::narrow);
+    exact.backward = linear_loop(p, data, true, Arithmetic::narrow);
     if (line.spoiled) spoil(p, data);
     for (const Target& target : wanted(session, all_targets()))
         for (const Guard guard : {Guard::end, Guard::start})

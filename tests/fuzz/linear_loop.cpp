@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <complex>
-#include <limits>
 
 #include "fuzz/loops.h"
 
@@ -13,7 +12,6 @@ using namespace support;
 template <typename T>
 struct Part {
     using Type = T;
-    using Real = T;
     static T from(Value v) { return static_cast<T>(v.real()); }
     static Value to(T x) { return static_cast<double>(x); }
     static T conj(T x) { return x; }
@@ -21,52 +19,26 @@ struct Part {
 template <typename R>
 struct Part<std::complex<R>> {
     using T = std::complex<R>;
-    using Real = R;
     static T from(Value v) { return {static_cast<R>(v.real()), static_cast<R>(v.imag())}; }
     static Value to(T x) { return {static_cast<double>(x.real()), static_cast<double>(x.imag())}; }
     static T conj(T x) { return std::conj(x); }
 };
 
-// Follows the states of a row and the largest product of consecutive gates up to a step, and says where a kernel that
-// composes pieces of time may leave the range of the type.
-template <typename T>
-class Pieces {
-  public:
-    explicit Pieces(bool watched) : watched_(watched) {}
-    void restart() { product_ = 0; }
-    // Returns the state, or NaN if a piece that ends at this step may have left the range.
-    T pass(T gate, T state) {
-        if (!watched_) return state;
-        product_ = std::max(product_, 0.0L) + std::log(static_cast<long double>(std::abs(gate)));
-        left_ = left_ || product_ > limit || std::log(static_cast<long double>(std::abs(state))) > limit;
-        return left_ ? T(std::numeric_limits<typename Part<T>::Real>::quiet_NaN()) : state;
-    }
-
-  private:
-    const long double limit =
-        std::log(static_cast<long double>(std::numeric_limits<typename Part<T>::Real>::max())) - 10 * std::log(2.0L);
-    bool watched_, left_ = false;
-    long double product_ = 0;  // its logarithm
-};
-
 template <typename T>
 class LinearLoop {
   public:
-    LinearLoop(const Problem& problem, const Data& data, bool in_pieces = false)
-        : p_(problem), data_(data), in_pieces_(in_pieces) {}
+    LinearLoop(const Problem& problem, const Data& data) : p_(problem), data_(data) {}
 
     Outcome forward() const {
         Values output(static_cast<size_t>(p_.elements())), state_out(states());
         for (const Sequence& s : sequences_of(p_, data_))
             for (int64_t c = 0; c < p_.channels; ++c) {
                 T h = state(data_.state_in, p_.state_in, s, c);
-                Pieces<T> pieces(in_pieces_);
                 for (int64_t i = 0; i < s.length(); ++i) {
                     const int64_t t = s.step(p_, i);
                     const size_t at = p_.index(s.batch, t, c);
                     const T x = read(data_.input[at]), a = gate(s, t, c).value;
-                    if (resets(s, t)) pieces.restart();
-                    h = resets(s, t) ? x : pieces.pass(a, a * h + x);
+                    h = resets(s, t) ? x : a * h + x;
                     output[at] = Part<T>::to(h);
                 }
                 state_out[place(s, c)] = Part<T>::to(h);
@@ -83,7 +55,6 @@ class LinearLoop {
         for (const Sequence& s : sequences_of(p_, data_))
             for (int64_t c = 0; c < p_.channels; ++c) {
                 T g = state(data_.grad_state_out, p_.state_out, s, c);
-                Pieces<T> pieces(in_pieces_);
                 for (int64_t i = s.length() - 1; i >= 0; --i) {
                     const int64_t t = s.step(p_, i);
                     const size_t at = p_.index(s.batch, t, c);
@@ -91,14 +62,13 @@ class LinearLoop {
                     input[at] = Part<T>::to(g);
                     if (resets(s, t)) {
                         g = T(0);
-                        pieces.restart();
                         continue;
                     }
                     const T before = i > 0 ? read(data_.output[p_.index(s.batch, s.step(p_, i - 1), c)])
                                            : state(data_.state_in, p_.state_in, s, c);
                     const Gate a = gate(s, t, c);
                     gates[p_.gate_index(s.batch, t, c)] += g * Part<T>::conj(before * a.slope);
-                    g = pieces.pass(a.value, Part<T>::conj(a.value) * g);
+                    g = Part<T>::conj(a.value) * g;
                 }
                 first[place(s, c)] = Part<T>::to(g);
             }
@@ -134,7 +104,6 @@ class LinearLoop {
 
     const Problem& p_;
     const Data& data_;
-    const bool in_pieces_;
 };
 
 }  // namespace
@@ -142,15 +111,14 @@ class LinearLoop {
 Outcome linear_loop(const Problem& p, const Data& data, bool backward, Arithmetic arithmetic) {
     const auto run = [&](const auto& loop) { return backward ? loop.backward() : loop.forward(); };
     const int32_t dtype = state_dtype(p.dtype);
-    const bool pieces = arithmetic == Arithmetic::in_pieces;
     if (arithmetic == Arithmetic::exact) {
         if (is_complex(dtype)) return run(LinearLoop<std::complex<long double>>(p, data));
         return run(LinearLoop<long double>(p, data));
     }
-    if (dtype == FLASHSCAN_DTYPE_F32) return run(LinearLoop<float>(p, data, pieces));
-    if (dtype == FLASHSCAN_DTYPE_F64) return run(LinearLoop<double>(p, data, pieces));
-    if (dtype == FLASHSCAN_DTYPE_C64) return run(LinearLoop<std::complex<float>>(p, data, pieces));
-    return run(LinearLoop<std::complex<double>>(p, data, pieces));
+    if (dtype == FLASHSCAN_DTYPE_F32) return run(LinearLoop<float>(p, data));
+    if (dtype == FLASHSCAN_DTYPE_F64) return run(LinearLoop<double>(p, data));
+    if (dtype == FLASHSCAN_DTYPE_C64) return run(LinearLoop<std::complex<float>>(p, data));
+    return run(LinearLoop<std::complex<double>>(p, data));
 }
 
 }  // namespace fuzz

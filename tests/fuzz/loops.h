@@ -14,10 +14,8 @@ namespace fuzz {
 using Results = std::map<int32_t, support::Values>;  // of each output by its id
 
 enum class Arithmetic {
-    exact,     // long double
-    narrow,    // of the problem's dtype
-    in_pieces  // the same, but NaN from where a state or a product of consecutive gates comes within 2^10 of the largest
-               // number: kernels that compose pieces of time need not be finite there
+    exact,  // long double
+    narrow  // of the problem's dtype
 };
 // One pass; backward reads data.output, as the library does.
 support::Outcome linear_loop(const support::Problem& problem, const support::Data& data, bool backward,

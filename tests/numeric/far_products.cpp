@@ -99,9 +99,44 @@ std::vector<Target> cuda_targets() {
     return targets;
 }
 
+// Rows with one gate, whose gradient is a sum.
+std::vector<Problem> shared_gate_problems() {
+    std::vector<Problem> problems;
+    for (const char* line : {"linear f32 BTC b2 t700 c64 broadcast-c state-in state-out seed36",
+                             "linear f32 BTC b1 t1300 c70 broadcast-bc reverse state-in state-out seed37",
+                             "linear bf16 BTC b2 t900 c66 broadcast-c state-in state-out seed38",
+                             "linear bf16 BTC b1 t900 c33 broadcast-c reverse state-in state-out seed39",
+                             "linear f64 BTC b2 t700 c40 broadcast-c state-in state-out seed40",
+                             "linear f32 BCT b2 t1100 c5 broadcast-c state-in state-out seed41",
+                             "linear f32 BCT b3 t1100 c5 broadcast-b state-in state-out seed42"})
+        problems.push_back(problem_of(line));
+    return problems;
+}
+std::vector<Problem> one_gate_problems() {
+    std::vector<Problem> problems;
+    for (const char* line : {"linear f32 BTC b2 t310 c64 broadcast-t state-in state-out seed43",
+                             "linear f32 BTC b1 t290 c70 broadcast-tc reverse state-in state-out seed44",
+                             "linear bf16 BTC b2 t300 c66 broadcast-bt state-in state-out seed45",
+                             "linear bf16 BTC b1 t300 c33 broadcast-btc reverse state-in state-out seed46",
+                             "linear f64 BTC b2 t300 c40 broadcast-t state-in state-out seed47",
+                             "linear f32 BCT b2 t1100 c5 broadcast-t state-in state-out seed48",
+                             "linear f32 BCT b3 t9100 c3 broadcast-bt reverse state-in state-out seed49",
+                             "linear bf16 BCT b2 t2100 c5 broadcast-t state-in state-out seed50",
+                             "linear f64 BCT b1 t1100 c5 broadcast-btc state-in state-out seed51"})
+        problems.push_back(problem_of(line));
+    return problems;
+}
+
 TEST_P(Climbing, FromAnInputThatFollowsAGateOfZero) {
     const Problem& p = GetParam().problem;
     expect_near_reference(GetParam(), climbing_data(p));
+}
+
+// Steps are gone where results have taken their place.
+TEST_P(Climbing, InPlace) {
+    Case c = GetParam();
+    c.problem.in_place = true;
+    expect_near_reference(c, climbing_data(c.problem));
 }
 
 // Gates of 2 for 300 steps, which no state enters and, past a gate of 0, no gradient; then gates of a half.
@@ -126,7 +161,6 @@ TEST_P(Climbing, WithNothingToCarry) {
     expect_near_reference(GetParam(), data_with_nothing_to_carry(GetParam().problem));
 }
 
-// Steps are gone where a carry that is not finite is found, so that none may come of a carry of zero.
 TEST_P(Climbing, WithNothingToCarryInPlace) {
     Case c = GetParam();
     c.problem.in_place = true;
@@ -135,6 +169,31 @@ TEST_P(Climbing, WithNothingToCarryInPlace) {
 
 INSTANTIATE_TEST_SUITE_P(Far, Climbing, testing::ValuesIn(cases_on(all_targets(), far_problems())), name_of_case);
 INSTANTIATE_TEST_SUITE_P(LongAndFar, Climbing, testing::ValuesIn(cases_on(cuda_targets(), long_problems())),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(SharedGates, Climbing, testing::ValuesIn(cases_on(all_targets(), shared_gate_problems())),
+                         name_of_case);
+
+class Growing : public Property {};
+
+// One gate above 1 for all steps of a row takes states and gradients from almost nothing through half of the range,
+// and its powers out of it.
+TEST_P(Growing, FromAlmostNothing) {
+    const Problem& p = GetParam().problem;
+    Data data = make_data(p);
+    const double range = unit_roundoff(p.dtype) < 1e-9 ? 1023 : 127, time = static_cast<double>(p.time);
+    std::fill(data.gate.begin(), data.gate.end(), rounded(p.gate_dtype, std::exp2(1.3 * range / time)));
+    std::fill(data.input.begin(), data.input.end(), 0.0);
+    std::fill(data.grad_output.begin(), data.grad_output.end(), 0.0);
+    for (Values* edge : {&data.state_in, &data.grad_state_out})
+        for (Value& v : *edge) v = rounded(state_dtype(p.dtype), v * std::exp2(-0.8 * range));
+    for (const bool in_place : {false, true}) {
+        Case c = GetParam();
+        c.problem.in_place = in_place;
+        expect_near_reference(c, data);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(OneGate, Growing, testing::ValuesIn(cases_on(all_targets(), one_gate_problems())),
                          name_of_case);
 
 // States and inputs that decay below the normal numbers end as zeros or as what the loop has, never as anything else.

@@ -92,11 +92,16 @@ Data wandering_data(const Problem& p, const Range& range) {
 Data climbing_data(const Problem& p) {
     const bool wide = unit_roundoff(state_dtype(p.dtype)) < 1e-9, narrow = p.dtype == FLASHSCAN_DTYPE_F16;
     // Gradients lie so far below the inverse of the states that the gradient of a gate of 0, the state before it times
-    // the gradient after it, is a number.
-    const double below = wide ? 350 : 40;
+    // the gradient after it, is a number, and a sum of these too.
+    const double below = wide ? 350 : p.broadcast != 0 ? 46 : 40;
     const Range range =
         wide ? Range{-600, 600, 1, 12, 0} : Range{narrow ? -124.0 : -80.0, narrow ? 6.0 : 80.0, 0.2, 3, 0};
-    return data_of(p, below, &Wanderer::climb, [&](uint64_t row) { return Wanderer(p, range, 101 + 2 * row); });
+    const auto channels = static_cast<uint64_t>(p.channels);
+    return data_of(p, below, &Wanderer::climb, [&](uint64_t row) {
+        if (p.broadcasts(FLASHSCAN_BROADCAST_CHANNELS)) row -= row % channels;
+        if (p.broadcasts(FLASHSCAN_BROADCAST_BATCH)) row %= channels;
+        return Wanderer(p, range, 101 + 2 * row);
+    });
 }
 
 Range range_of(int32_t dtype, bool steep) {

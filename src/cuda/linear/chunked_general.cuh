@@ -208,16 +208,18 @@ struct ChunkedBlock {
     // Finds the carry into the lane's steps: from the edge of the launch or from earlier chunks into the block's chunk,
     // from there through the earlier warps and lanes. Returns two bits for each row: whether the lane has to walk it
     // again, and whether it owes the carry into the next link, whose publish was deferred.
+    // `owes` becomes whether the thread has not published a summary.
     __device__ __forceinline__ uint32_t find_carry(const Map (&through)[V], const Words<Wide> (&known)[V],
-                                                   Wide (&carry)[V]) const {
+                                                   Wide (&carry)[V], bool& owes) const {
         uint32_t overflowed = 0;
+        owes = false;
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = chain.chunk == 0 ? edge_of_row(v) : Wide{};
         __syncthreads();
         if (chain.chunks > 1) {
             ptx::wait_for_launch_before();  // the launch before clears the memory that summaries are published in
-            chain.publish();
-            chain.fold_earlier();
+            owes = chain.publish();
+            owes |= chain.fold_earlier();
         }
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -232,6 +234,37 @@ struct ChunkedBlock {
         return overflowed;
     }
 
+    // Whether a carry of any lane of the block has overflowed, or a summary that the block owes, where it has to know
+    // before it stores anything.
+    __device__ __forceinline__ bool corrects(uint32_t overflowed, bool owes) const {
+        constexpr uint32_t again = 0x55555555U;
+        return p.corrects_blocks != 0 && __syncthreads_or((overflowed & again) != 0 || owes);
+    }
+    // Walks all steps of the block in order and does what is left of the kernel.
+    __device__ __forceinline__ void walk_in_order(uint32_t overflowed) const {
+        using Lane = LaneInOrder<Ty, Shape, Down, Backward>;
+        Wide carry[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if (v >= at.rows) continue;
+            const Wide into = chain.chunks > 1 ? chain.carry_into_chunk(row_of(v)) : edge_of_row(v);
+            carry[v] = Lane{p, at, at.row + v}.carry(warp_time, into);
+        }
+        __syncthreads();
+        Sums sums;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if (v >= at.rows) continue;
+            GateWide terms[L]{};
+            carry[v] = Lane{p, at, at.row + v}.walk(carry[v], terms);
+            for (int i = 0; i < L; ++i) sums.sum[v] = sums.sum[v] + terms[i];
+            if ((overflowed >> (2 * v) & 2) != 0) chain.publish_next(row_of(v), carry[v]);
+            if (warp_time == chain.warps_in_time - 1 && segments().is_last()) chain.publish_owed(row_of(v), carry[v]);
+        }
+        leave(carry);
+        write_sums(sums);
+    }
+
     // Does the deferred work: walks rows again, in order, and publishes the carries that the lane owes. On entry
     // `carry` is the computed carry after its steps.
     __device__ __forceinline__ void walk_again(uint32_t overflowed, Wide (&carry)[V]) const {
@@ -243,8 +276,8 @@ struct ChunkedBlock {
             if ((bits & 1) != 0) {
                 const Wide into = chain.chunks > 1 ? await_value<Wide>(p.carries, chain.place(chain.link(), row_of(v)))
                                                    : edge_of_row(v);
-                carry[v] = walk_lane_again<Ty, Shape, Down, Backward>(p, at, at.row + v, chain.warps_of_link(warp_time),
-                                                                      into, carry[v]);
+                carry[v] = LaneInOrder<Ty, Shape, Down, Backward>{p, at, at.row + v}.again(
+                    chain.warps_of_link(warp_time), into, carry[v]);
             }
             if ((bits & 2) != 0) chain.publish_next(row_of(v), carry[v]);
         }
@@ -329,6 +362,13 @@ struct ChunkedBlock {
     }
 };
 
+// Not inlined: it is rarely called, and its code then lies apart from the rest.
+template <typename Block>
+__device__ __noinline__ void walk_chunk_in_order(const LinearParams& p, typename Block::Chain::Shared& chain_memory,
+                                                 uint32_t overflowed) {
+    Block::here(p, chain_memory).walk_in_order(overflowed);
+}
+
 template <typename Ty, Access access, bool Down, bool Backward>
 __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warps,
                                   ChunkedConfig<Ty, access, Backward>::resident)
@@ -350,7 +390,10 @@ __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warp
     typename Ty::Wide carry[Block::V];
     typename Config::Sums sums;
     const Block block = Block::here(p, chain_memory);
-    const uint32_t overflowed = block.find_carry(tile.through, known, carry);
+    bool owes;
+    const uint32_t overflowed = block.find_carry(tile.through, known, carry, owes);
+    if (block.corrects(overflowed, owes)) [[unlikely]]
+        return walk_chunk_in_order<Block>(p, chain_memory, overflowed);
     block.walk(tile, sequences, carry, sums);
     block.walk_again(overflowed, carry);
     block.leave(carry);

@@ -70,8 +70,10 @@ struct LinearColumnsWork {
     bool eventful;
     // Backward: of the gradients of gates that are broadcast over time; and over channels, but not over time.
     static constexpr int strip = V * (Skewed ? skewed_pair_lanes : 32);
-    TimeSums<GateWide, V, strip> sums;
+    using OfTime = TimeSums<GateWide, V, strip>;
+    OfTime sums;
     using OfSteps = StepSums<Ty, Shape, strip>;
+    using InOrder = ChainedInOrder<Walker, OfTime, std::conditional_t<Skewed, void, OfSteps>>;
 
     __device__ __forceinline__ LinearColumnsWork(const LinearParams& params, const Place& place, char*)
         : p(params), at(place), part(Part::of(at, p.rows, p.time, L)) {
@@ -153,10 +155,6 @@ struct LinearColumnsWork {
                               [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part);
-    }
-    static __device__ __forceinline__ Wide again(const LinearParams& p, const Place& at, int v, int64_t warps,
-                                                 Wide into, Wide after) {
-        return walk_chained_again<LinearColumnsWork>(p, at, v, warps, into, after);
     }
     __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
         if (sums_time()) sums.write(p, at, chunk, warps);

@@ -10,9 +10,13 @@
 //
 // This happens at the end of a kernel, when nothing is left in registers that the call would have to preserve. In the
 // kernels of few_long_rows, whose lanes walk many tiles, a lane instead finds its carry in order and then reads its
-// tile once more; and the warps that find the carries between blocks walk a chunk whose summary overflowed. Two cases
-// are not corrected: results in the memory of their source, whose steps may be overwritten, and sums of gradients of
-// gates.
+// tile once more; and the warps that find the carries between blocks walk a chunk whose summary overflowed.
+//
+// Where the results take the place of their source, a step may be gone when a lane comes to walk it again, and sums of
+// gradients would hold on to what overflowed. There the block asks before it stores anything whether a carry of any of
+// its lanes has overflowed. If so, all lanes first find their carries in order and then walk their steps from them
+// (`corrects_blocks`). Other blocks' steps may be gone too. So a chunk whose summary overflowed publishes none in that
+// case: it publishes the carry after it, once that is right, as a summary that is cut off from what came before.
 #pragma once
 
 #include "cuda/device/math/finite.cuh"
@@ -59,19 +63,19 @@ struct InOrder {
         if (packed()) return load_sequence_state<Wide>(p.state_in, p.offsets, t, p.rows, row);
         return static_cast<const Wide*>(p.state_in)[batch * p.rows + row];
     }
-    __device__ __forceinline__ void store_gate_gradient(int64_t t, GateWide gate, GateWide a, Wide g, bool reset,
-                                                        bool last) const {
+    __device__ __forceinline__ GateWide gate_gradient(int64_t t, GateWide gate, GateWide a, Wide g, bool reset,
+                                                      bool last) const {
         Wide h = state_before(t, last);
         if (p.gate_form != gate_value) h = gate_derivative(p.gate_form, gate, a) * h;
-        const GateWide gradient = reset ? GateWide{} : gate_part<GateWide>(multiply(g, conj(h)));
-        element_at<G>(p.grad_gate, batch, row, t) = Element<G>::narrow(gradient);
+        return reset ? GateWide{} : gate_part<GateWide>(multiply(g, conj(h)));
     }
 
     // Walks from the carry `c` before step `from` to step `to`, which is not walked, stores the results from step
     // `first` on, all in the order of the walk, and returns the carry before `to`. Steps that do not exist are left
-    // out. The walk ends early where all later results are infinite or NaN.
-    __device__ __forceinline__ Wide walk(int64_t from, int64_t first, int64_t to, Wide c) const {
-        const bool gradients = Backward && p.states.data != nullptr && p.partial == nullptr;
+    // out. Gradients of gates that are to be summed go to `terms`, of which the first is that of step `first`. The walk
+    // ends early where all later results are infinite or NaN and have been stored so.
+    __device__ __forceinline__ Wide walk(int64_t from, int64_t first, int64_t to, Wide c, GateWide* terms) const {
+        const bool gradients = Backward && p.states.data != nullptr;
         const StepRange steps = steps_that_exist(p.offsets, 0, p.time);
         const int64_t beyond = Down ? -1 : p.time;
         int64_t t = Down ? min(from, steps.end - 1) : max(from, steps.begin);
@@ -97,11 +101,17 @@ struct InOrder {
             }
             if (stores) {
                 if (p.result.data != nullptr) element_at<X>(p.result, batch, row, t) = Element<X>::narrow(c);
-                if (gradients) store_gate_gradient(t, gate, a, c, reset, last);
+                if (gradients) {
+                    const GateWide gradient = gate_gradient(t, gate, a, c, reset, last);
+                    if (p.partial == nullptr)
+                        element_at<G>(p.grad_gate, batch, row, t) = Element<G>::narrow(gradient);
+                    else
+                        terms[(t - first) * turn] = gradient;
+                }
                 if (packed() && last && p.carry_out != nullptr)
                     store_sequence_state<Wide>(p.carry_out, p.offsets, t, p.rows, row, Backward ? carry.number() : c);
             }
-            if (!packed() && p.reset == nullptr && !is_finite(c)) break;
+            if (!packed() && p.reset == nullptr && !is_finite(c) && !(stores && p.corrects_blocks != 0)) break;
         }
         return Backward ? carry.number() : c;
     }
@@ -109,49 +119,110 @@ struct InOrder {
 
 template <typename Ty, bool Down, bool Backward>
 __device__ __noinline__ typename Ty::Wide walk_in_order(const LinearParams& p, uint32_t batch, int64_t row,
-                                                        int64_t from, int64_t first, int64_t to, typename Ty::Wide c) {
-    return InOrder<Ty, Down, Backward>{p, batch, row}.walk(from, first, to, c);
+                                                        int64_t from, int64_t first, int64_t to, typename Ty::Wide c,
+                                                        typename Ty::GateWide* terms = nullptr) {
+    return InOrder<Ty, Down, Backward>{p, batch, row}.walk(from, first, to, c, terms);
 }
 
-// Whether the source is still there when results have been stored.
-__device__ __forceinline__ bool keeps_source(const LinearParams& p) { return p.source.data != p.result.data; }
-
-// The carry before step `to` of row `row`, walked from the carry `into` before step `from`. Where the steps cannot be
-// walked, that is `computed`, which is not finite.
+// The carry before step `to` of row `row`, walked from the carry `into` before step `from`; `computed`, which is not
+// finite, if `into` is not.
 template <typename Ty, bool Down, bool Backward>
 __device__ __forceinline__ typename Ty::Wide carry_in_order(const LinearParams& p, uint32_t batch, int64_t row,
                                                             int64_t from, int64_t to, typename Ty::Wide into,
                                                             typename Ty::Wide computed) {
-    if (!keeps_source(p) || !is_finite(into)) return computed;
-    return walk_in_order<Ty, Down, Backward>(p, batch, row, from, to, to, into);
+    return is_finite(into) ? walk_in_order<Ty, Down, Backward>(p, batch, row, from, to, to, into) : computed;
 }
 
-// Walks the lane's steps of row `row` again, from the carry `into` that enters so many tiles of a warp earlier in time.
-// Returns the carry after them; where they cannot be walked, that is `after`, which is not finite.
+// The steps of a lane in one of its rows. Carries enter so many tiles of a warp earlier in time.
 template <typename Ty, typename Shape, bool Down, bool Backward>
-__device__ __forceinline__ typename Ty::Wide walk_lane_again(const LinearParams& p, const Place& at, int64_t row,
-                                                             int64_t tiles, typename Ty::Wide into,
-                                                             typename Ty::Wide after) {
-    if (!keeps_source(p) || !is_finite(into)) return after;
-    const int64_t span = Shape::L * at.segments(), before = tiles * span;
-    const int64_t from = Down ? at.warp_t0 + span - 1 + before : at.warp_t0 - before;
-    const int64_t first = Down ? at.t0 + Shape::L - 1 : at.t0, to = Down ? at.t0 - 1 : at.t0 + Shape::L;
-    return walk_in_order<Ty, Down, Backward>(p, at.batch, row, from, first, to, into);
-}
+struct LaneInOrder {
+    using Wide = typename Ty::Wide;
+    const LinearParams& p;
+    const Place& at;
+    int64_t row;
 
-// The same in the kernels "rows" and "columns", whose works have it as `again` (device/scan/chained_rows.cuh): the lane
-// with a row's last step also stores anew what leaves the row.
-template <typename Work>
-__device__ __forceinline__ typename Work::Wide walk_chained_again(const LinearParams& p, const Place& at, int v,
-                                                                  int64_t warps, typename Work::Wide into,
-                                                                  typename Work::Wide after) {
-    using Walker = typename Work::Walker;
-    using Shape = typename Work::Shape;
-    const auto carry = walk_lane_again<typename Walker::Ty, Shape, Walker::Down, Walker::Backward>(p, at, at.row + v,
-                                                                                                   warps, into, after);
-    if (p.edge_out != nullptr && holds_step<Shape>(at, Walker::Down ? 0 : p.time - 1))
-        static_cast<typename Work::Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry;
-    return carry;
-}
+    __device__ __forceinline__ int64_t first() const { return Down ? at.t0 + Shape::L - 1 : at.t0; }
+    __device__ __forceinline__ int64_t beyond() const { return Down ? at.t0 - 1 : at.t0 + Shape::L; }
+    __device__ __forceinline__ int64_t start(int64_t tiles) const {
+        const int64_t span = Shape::L * at.segments(), before = tiles * span;
+        return Down ? at.warp_t0 + span - 1 + before : at.warp_t0 - before;
+    }
+    // Walks up to the lane's steps and these again, and returns the carry after them; that is `after`, which is not
+    // finite, if the carry `into` is not.
+    __device__ __forceinline__ Wide again(int64_t tiles, Wide into, Wide after) const {
+        if (!is_finite(into)) return after;
+        return walk_in_order<Ty, Down, Backward>(p, at.batch, row, start(tiles), first(), beyond(), into);
+    }
+    // The same in two: the carry into the lane's steps, and the walk over them from there.
+    __device__ __forceinline__ Wide carry(int64_t tiles, Wide into) const {
+        return walk_in_order<Ty, Down, Backward>(p, at.batch, row, start(tiles), first(), first(), into);
+    }
+    __device__ __forceinline__ Wide walk(Wide carry, typename Ty::GateWide* terms = nullptr) const {
+        return walk_in_order<Ty, Down, Backward>(p, at.batch, row, first(), first(), beyond(), carry, terms);
+    }
+};
+
+// What the kernels "rows" and "columns" do again (`InOrder` of device/scan/chained_rows.cuh). TimeSums and StepSums are
+// those of gate_gradient.cuh; StepSums is void in kernels without them.
+template <typename Walker, typename TimeSums, typename StepSums>
+struct ChainedInOrder {
+    using Ty = typename Walker::Ty;
+    using Shape = typename Walker::Shape;
+    using Wide = typename Ty::Wide;
+    using GateWide = typename Ty::GateWide;
+    using Lane = LaneInOrder<Ty, Shape, Walker::Down, Walker::Backward>;
+    static constexpr int L = Shape::L, V = Shape::V;
+
+    static __device__ __forceinline__ void leave(const LinearParams& p, const Place& at, int v, Wide carry) {
+        if (p.edge_out != nullptr && holds_step<Shape>(at, Walker::Down ? 0 : p.time - 1))
+            static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry;
+    }
+    static __device__ __forceinline__ bool corrects_blocks(const LinearParams& p) { return p.corrects_blocks != 0; }
+    static __device__ __forceinline__ Wide again(const LinearParams& p, const Place& at, int v, int64_t warps,
+                                                 Wide into, Wide after) {
+        const Wide carry = Lane{p, at, at.row + v}.again(warps, into, after);
+        leave(p, at, v, carry);
+        return carry;
+    }
+    static __device__ __forceinline__ Wide carry(const LinearParams& p, const Place& at, int v, int64_t warps,
+                                                 Wide into) {
+        return v < at.rows ? Lane{p, at, at.row + v}.carry(warps, into) : Wide{};
+    }
+    static __device__ __forceinline__ void walk(const LinearParams& p, const Place& at, uint32_t chunk,
+                                                const WarpsInTime& warps, Wide (&carry)[V]) {
+        GateWide terms[V][L]{};
+#pragma unroll 1
+        for (int v = 0; v < at.rows; ++v) {
+            carry[v] = Lane{p, at, at.row + v}.walk(carry[v], terms[v]);
+            leave(p, at, v, carry[v]);
+        }
+        if constexpr (Walker::Backward) {
+            if (p.partial == nullptr) return;
+            if constexpr (!std::is_void_v<StepSums>)
+                if (StepSums::wanted(p)) return write_steps(p, at, terms);
+            TimeSums sums;
+            for (int v = 0; v < V; ++v)
+                for (int i = 0; i < L; ++i) sums.sum[v] = sums.sum[v] + terms[v][i];
+            sums.write(p, at, chunk, warps);
+        }
+    }
+
+  private:
+    static __device__ __forceinline__ void write_steps(const LinearParams& p, const Place& at,
+                                                       const GateWide (&terms)[V][L]) {
+        Steps<typename Ty::G, Shape> tile;
+#pragma unroll
+        for (int i = 0; i < L; ++i) {
+            GateWide values[V];
+#pragma unroll
+            for (int v = 0; v < V; ++v) values[v] = terms[v][i];
+            if constexpr (StepSums::narrow)
+                StepSums::put(tile, i, values);
+            else
+                tile.set(i, values);
+        }
+        StepSums::write(p, at, tile);
+    }
+};
 
 }  // namespace flashscan::cuda

@@ -52,6 +52,16 @@ __device__ __forceinline__ typename Ty::Map to_map(const Record<Ty>& r) {
     return {r.a, r.x, is_cut_mark(r.a)};
 }
 
+template <typename Ty>
+__device__ __forceinline__ bool is_finite_map(const typename Ty::Map& m) {
+    return is_finite(m.x) && (m.cut || is_finite(m.a));
+}
+// The map whose carry after it is `carry`, whatever the one before it is.
+template <typename Ty>
+__device__ __forceinline__ typename Ty::Map cut_map(typename Ty::Wide carry) {
+    return {one(typename Ty::GateWide{}), carry, true};
+}
+
 // The linear recurrence as a monoid of chained scans (device/scan/chained_rows.cuh).
 template <typename Ty>
 struct LinearMonoid : Ty {
@@ -61,6 +71,8 @@ struct LinearMonoid : Ty {
     static __device__ __forceinline__ Map to_map(const Record& r) { return cuda::to_map<Ty>(r); }
     static __device__ __forceinline__ Wide start() { return {}; }
     static __device__ __forceinline__ bool is_cut(const Map& m) { return m.cut; }
+    static __device__ __forceinline__ bool is_finite(const Map& m) { return is_finite_map<Ty>(m); }
+    static __device__ __forceinline__ Map cut_to(Wide carry) { return cut_map<Ty>(carry); }
 };
 
 // A block's place among the chunks and what it does to find its carry. The second half of the block's threads composes
@@ -111,11 +123,37 @@ struct LookBack {
         return total;
     }
 
-    // Publishes the block's summary for the later chunks of its group. shared.totals must be complete.
-    __device__ __forceinline__ void publish() const {
+    // Publishes the block's summary for the later chunks of its group. shared.totals must be complete. Returns whether
+    // the thread owes it instead: it is not finite, and blocks correct their carries (in_order.cuh).
+    __device__ __forceinline__ bool publish() const {
         const int row = static_cast<int>(threadIdx.x);
-        if (row >= rows() || last() || last_of_group()) return;
-        publish_value(p.records, place(chunk, row), to_record<Ty>(block_total(row)));
+        if (row >= rows() || last() || last_of_group()) return false;
+        return publish_or_owe(p.records, place(chunk, row), block_total(row));
+    }
+    __device__ __forceinline__ bool publish_or_owe(void* memory, int64_t place, const Map& total) const {
+        if (p.corrects_blocks != 0 && !is_finite_map<Ty>(total)) return true;
+        publish_value(memory, place, to_record<Ty>(total));
+        return false;
+    }
+    // Publishes what publish and fold_earlier did not: the carry after the chunk takes the place of the summary.
+    __device__ __forceinline__ void publish_owed(int row, Wide carry) const {
+        if (last() || last_of_link()) return;
+        const bool of_group = last_of_group();
+        if (is_finite_map<Ty>(of_group ? group_total(row, earlier_chunks()) : block_total(row))) return;
+        publish_value(of_group ? p.totals : p.records, place(of_group ? group() : chunk, row),
+                      to_record<Ty>(cut_map<Ty>(carry)));
+    }
+    // The carry of a row into this chunk, when it does not matter how long it takes to find it.
+    __device__ __forceinline__ Wide carry_into_chunk(int row) const {
+        Wide carry = await_value<Wide>(p.carries, place(link(), row));
+        const auto pass = [&](const void* memory, uint32_t begin, uint32_t end) {
+#pragma unroll 1
+            for (uint32_t k = begin; k < end; ++k)
+                carry = Ty::apply(to_map<Ty>(await_value<Record<Ty>>(memory, place(k, row))), carry);
+        };
+        pass(p.totals, group() - static_cast<uint32_t>(earlier_groups()), group());
+        pass(p.records, chunk - static_cast<uint32_t>(earlier_chunks()), chunk);
+        return carry;
     }
 
     // Loads what has been published of the carry of a row into this chunk's link, without waiting; `known` stays empty
@@ -135,11 +173,13 @@ struct LookBack {
     }
 
     // Composes the totals of the earlier groups of the link and the summaries of the earlier chunks of the group, and
-    // publishes the group's total where this is its last chunk. All threads of the block must call it.
-    __device__ __forceinline__ void fold_earlier() const {
+    // publishes the group's total where this is its last chunk. Returns whether the thread owes that. All threads of the
+    // block must call it.
+    __device__ __forceinline__ bool fold_earlier() const {
         const int thread = static_cast<int>(threadIdx.x);
         const int chunks = earlier_chunks(), groups = earlier_groups();
-        if (chunks + groups == 0 && (!last_of_group() || last_of_link())) return;
+        if (chunks + groups == 0 && (!last_of_group() || last_of_link())) return false;
+        bool owes = false;
         const bool of_chunks = thread >= half;
         const int count = of_chunks ? chunks : groups;
         if (count > 0)
@@ -149,11 +189,12 @@ struct LookBack {
             ptx::named_barrier<1, half>();
             const int row = thread - half;
             if (row < rows() && last_of_group() && !last_of_link() && !last())
-                publish_value(p.totals, place(group(), row), to_record<Ty>(group_total(row, chunks)));
+                owes = publish_or_owe(p.totals, place(group(), row), group_total(row, chunks));
         } else {
             ptx::named_barrier<2, half>();  // for compute-sanitizer's racecheck, which reports a race without it
         }
         __syncthreads();
+        return owes;
     }
 
     // Returns the carry of a row into a warp of this chunk, given the carry into the link. Where the link ends with

@@ -45,6 +45,10 @@ struct LinearParams {
     int32_t sum_time = 0, sum_rows = 0;
     int64_t partial_time = 0, partial_rows = 0;
 
+    // Whether blocks correct carries that overflowed before they store anything (in_order.cuh): results take the place
+    // of their source, or there are sums.
+    int32_t corrects_blocks = 0;
+
     // How a block's threads are laid out over rows and time.
     int32_t log2_lane_rows = 0;  // lanes side by side in rows (each has V); a warp's other lanes are segments of time
     int32_t log2_warp_rows = 0;  // warps side by side in rows; a block's other warps follow each other in time

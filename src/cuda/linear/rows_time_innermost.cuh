@@ -66,7 +66,9 @@ struct LinearRowsWork {
     Events<Shape::L> events;
     Steps<G, Shape> gate;
     Steps<X, Shape> source;
-    TimeSums<GateWide, 1, 1> sums;  // backward, of the gradients of gates that are broadcast over time
+    using OfTime = TimeSums<GateWide, 1, 1>;
+    using InOrder = ChainedInOrder<Walker, OfTime, void>;
+    OfTime sums;  // backward, of the gradients of gates that are broadcast over time
 
     // Every tensor with a time axis has the same number.
     static __device__ __forceinline__ int skew_of(const LinearParams& p, uint32_t batch, uint32_t row) {
@@ -155,10 +157,6 @@ struct LinearRowsWork {
                               [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
-    }
-    static __device__ __forceinline__ Wide again(const LinearParams& p, const Place& at, int v, int64_t warps,
-                                                 Wide into, Wide after) {
-        return walk_chained_again<LinearRowsWork>(p, at, v, warps, into, after);
     }
     __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
         if (sums_gate()) sums.write(p, at, chunk, warps);

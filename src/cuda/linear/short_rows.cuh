@@ -9,8 +9,8 @@
 //            tile each lane holds one vector of every tensor, and neighbouring lanes hold neighbouring vectors.
 // Passes     1. Every lane loads its vectors of all tiles, and the summaries of each tile's lanes are scanned.
 //            2. Tile after tile, every lane walks its steps from its carry and stores them. The last lane's carry
-//               enters the next tile. Where a carry overflowed on the way, the lane walks again in the end
-//               (in_order.cuh).
+//               enters the next tile. Where a carry overflowed on the way, the lane walks again in the end; if the
+//               results take the place of their source, the warp walks in order from that tile on (in_order.cuh).
 // Bytes      Every element is read once and written once.
 // Order      The association is fixed by the length of the rows and by the dtype.
 // Sync       None beside the warp's own.
@@ -49,12 +49,14 @@ struct ShortRows {
     static constexpr int L = Shape::L, tiles = Tiles;
     static_assert(sizeof(X) == sizeof(G) && L * sizeof(X) == 16);
 
-    // What is left when the tiles are walked: those into which the lane's carry overflowed, whether any lane of the
-    // warp has such tiles, and the carry after the row.
+    // What is left when tiles are walked: those into which the lane's carry overflowed, whether any lane of the warp has
+    // such tiles, and the carry after the row; or, before tile `walked`, the carry into that, from which on the warp
+    // walks in order.
     struct Rest {
         bool any;
         uint32_t overflowed;
         Wide carry;
+        int walked = tiles;
     };
 
     const LinearParams& p;
@@ -172,7 +174,9 @@ struct ShortRows {
             const Place at = place(k);
             const Lanes lanes{at};
             Wide own[1] = {lanes.enter(through[k], carry)};
-            if (!is_finite(own[0]) && rows > 0) overflowed |= 1U << k;
+            const bool again = !is_finite(own[0]) && rows > 0;
+            if (again) overflowed |= 1U << k;
+            if (p.corrects_blocks != 0 && __any_sync(0xffffffffU, again)) return {true, 0, carry, k};
             const Walker walk{p, at, none};
             if constexpr (Backward) {
                 if (gate_wanted()) {
@@ -197,14 +201,26 @@ struct ShortRows {
         if (p.edge_out != nullptr && rows > 0 && Lanes{place(0)}.is_last())
             static_cast<Wide*>(p.edge_out)[batch * p.rows + row] = carry;
     }
-    // Walks again, in order, the tiles into which the lane's carry overflowed, and stores what leaves the row.
+    // Walks again, in order, the tiles into which the lane's carry overflowed, or all those that are not walked yet, and
+    // stores what leaves the row.
     __device__ __forceinline__ void finish(Rest rest) const {
+        using Lane = LaneInOrder<Ty, Shape, Down, Backward>;
 #pragma unroll 1
         for (int k = 0; k < tiles; ++k) {
             if ((rest.overflowed >> k & 1) == 0) continue;
             const Place at = place(k);
-            const Wide after = walk_lane_again<Ty, Shape, Down, Backward>(p, at, row, k, enter(), rest.carry);
+            const Wide after = Lane{p, at, row}.again(k, enter(), rest.carry);
             if (k == tiles - 1) rest.carry = after;
+        }
+#pragma unroll 1
+        for (int k = rest.walked; k < tiles; ++k) {
+            const Place at = place(k);
+            const Lane steps{p, at, row};
+            Wide carry = rows > 0 ? steps.carry(0, rest.carry) : Wide{};
+            __syncwarp();
+            if (rows > 0) carry = steps.walk(carry);
+            __syncwarp();
+            rest.carry = shuffle(carry, Lanes{at}.last_lane());
         }
         __syncwarp();  // what leaves a row may take the place of what entered it
         leave(rest.carry);

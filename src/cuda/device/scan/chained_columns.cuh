@@ -39,9 +39,7 @@ struct ChainedColumns {
     static constexpr int strip_rows = V * (skewed ? skewed_pair_lanes : 32);
     static constexpr bool has_groups = requires(const Params& q) { q.grouped; }
     &&V * sizeof(Record) <= column_group_record_bytes;
-    static constexpr bool has_again = requires(const Params& q, const Place& a, Wide c) {
-        Work::again(q, a, 0, int64_t{}, c, c);
-    };
+    static constexpr bool has_again = requires { typename Work::InOrder; };
     struct Totals {
         Record of[chained_warps][V][32];
         // Carries that enter the chunk, [strip of the block][row of the lane][lane]; used where chunks are gathered in
@@ -54,11 +52,10 @@ struct ChainedColumns {
     struct Records {
         Record of[V];
     };
-    // Work that a lane defers to the end of the kernel (chained_rows.cuh): to walk again the rows that have a bit in
-    // `again`, and, if `owed`, to publish carries that were held back, of which `carries` are what the lane computed.
+    // Work that a lane defers to the end of the kernel (chained_rows.cuh); `again` has a bit for each row.
     struct Rest {
         uint32_t again = 0;
-        bool any = false, owed = false;
+        bool any = false, block = false, owed = false, owed_summary = false;
         Carries carries{};
     };
 
@@ -126,16 +123,22 @@ struct ChainedColumns {
         Map before[V];
         compose_earlier_warps(before);
         Rest rest;
-        rest.owed =
-            grouped() ? find_carry_in_group(before, through, known, carry) : find_carry(before, through, known, carry);
+        if (grouped())
+            find_carry_in_group(before, through, known, carry, rest);
+        else
+            rest.owed = find_carry(before, through, known, carry);
         if constexpr (has_again) {
 #pragma unroll
             for (int v = 0; v < V; ++v) rest.again |= static_cast<uint32_t>(v < at.rows && !is_finite(carry[v])) << v;
-            rest.any = __any_sync(0xffffffffU, rest.again != 0 || rest.owed) != 0;
+            if (Work::InOrder::corrects_blocks(p)) {
+                rest.block = rest.any = __syncthreads_or(rest.again != 0 || rest.owed_summary) != 0;
+                if (rest.block) return rest;
+            }
+            rest.any = __any_sync(0xffffffffU, rest.again != 0 || rest.owed || rest.owed_summary) != 0;
         }
         work.walk(carry);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
-            work.finish(chunk, WarpsInTime{warp_row, 1 << p.log2_warp_rows, warp_time, warps_in_time});
+            work.finish(chunk, warps());
         const bool ends = work.is_left() && holds_step<Shape>(at, p.time - 1);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -144,21 +147,53 @@ struct ChainedColumns {
         }
         return rest;
     }
-    // Does the deferred work, starting from the carries into the lane's chunk or into the chunk's group.
+    // Does the deferred work.
     __device__ __forceinline__ void finish(Rest rest) const {
+        using InOrder = typename Work::InOrder;
         __syncwarp();  // other lanes may have stored the lane's results
-        const uint32_t from = grouped() ? chunk - chunk % column_chunk_group : chunk;
-        Carries into;
+        Carries into{};
+        if (at.rows > 0 && (rest.block || rest.again != 0)) into = carries_into_chunk();
+        if (rest.block) {
 #pragma unroll
-        for (int v = 0; v < V; ++v) into.of[v] = totals.carry[warp_row][v][at.lane];
-        if (chunk > 0 && rest.again != 0)
-            into = await_value<Carries>(p.carries, place_of_carries(grouped() ? from / column_chunk_group : from));
+            for (int v = 0; v < V; ++v) rest.carries.of[v] = InOrder::carry(p, at, v, warp_time, into.of[v]);
+            __syncthreads();
+            InOrder::walk(p, at, chunk, warps(), rest.carries.of);
+        } else {
 #pragma unroll
-        for (int v = 0; v < V; ++v)
-            if ((rest.again >> v & 1) != 0)
-                rest.carries.of[v] = Work::again(p, at, v, int64_t{chunk - from} * warps_in_time + warp_time,
-                                                 into.of[v], rest.carries.of[v]);
+            for (int v = 0; v < V; ++v)
+                if ((rest.again >> v & 1) != 0)
+                    rest.carries.of[v] = InOrder::again(p, at, v, warp_time, into.of[v], rest.carries.of[v]);
+        }
         if (rest.owed) publish_value(p.carries, place_of_carries(next()), rest.carries);
+        if constexpr (has_groups) {
+            if (!rest.owed_summary) return;
+            Records mine;
+#pragma unroll
+            for (int v = 0; v < V; ++v) mine.of[v] = Monoid::to_record(Monoid::cut_to(rest.carries.of[v]));
+            publish_value(p.records, place_of_carries(chunk), mine);
+        }
+    }
+    // The carries into the chunk, when it does not matter how long it takes to find them.
+    __device__ __forceinline__ Carries carries_into_chunk() const {
+        Carries into;
+        if (chunk == 0) {
+#pragma unroll
+            for (int v = 0; v < V; ++v) into.of[v] = totals.carry[warp_row][v][at.lane];
+            return into;
+        }
+        const uint32_t group = chunk / column_chunk_group;
+        into = await_value<Carries>(p.carries, place_of_carries(grouped() ? group : chunk));
+        if constexpr (has_groups)
+#pragma unroll 1
+            for (uint32_t of = group * column_chunk_group; grouped() && of < chunk; ++of) {
+                const Records earlier = await_value<Records>(p.records, place_of_carries(of));
+#pragma unroll
+                for (int v = 0; v < V; ++v) into.of[v] = Monoid::apply(Monoid::to_map(earlier.of[v]), into.of[v]);
+            }
+        return into;
+    }
+    __device__ __forceinline__ WarpsInTime warps() const {
+        return {warp_row, 1 << p.log2_warp_rows, warp_time, warps_in_time};
     }
 
     __device__ __forceinline__ void compose_earlier_warps(Map (&before)[V]) const {
@@ -220,12 +255,12 @@ struct ChainedColumns {
     }
 
     // The same where chunks are gathered in groups.
-    __device__ __forceinline__ bool find_carry_in_group(const Map (&before)[V], const Map (&through)[V],
-                                                        const Words<Carries>& known, Wide (&carry)[V]) const {
-        bool owed = false;
+    __device__ __forceinline__ void find_carry_in_group(const Map (&before)[V], const Map (&through)[V],
+                                                        const Words<Carries>& known, Wide (&carry)[V],
+                                                        Rest& rest) const {
         if constexpr (has_groups) {
             if (is_last()) {
-                if (at.rows > 0) owed = meet_group(before, through, known, carry);
+                if (at.rows > 0) rest.owed = meet_group(before, through, known, carry, rest.owed_summary);
 #pragma unroll
                 for (int v = 0; v < V; ++v) totals.carry[warp_row][v][at.lane] = carry[v];
             }
@@ -233,22 +268,26 @@ struct ChainedColumns {
 #pragma unroll
             for (int v = 0; v < V; ++v) carry[v] = Monoid::apply(before[v], totals.carry[warp_row][v][at.lane]);
         }
-        return owed;
     }
 
     // For the lanes of a strip's last warp: publishes the chunk's summaries for its group, finds the carries into the
-    // chunk, and publishes those into the next group if the chunk ends one. Returns whether the lane owes the latter.
+    // chunk, and publishes those into the next group if the chunk ends one. Returns whether the lane owes the latter;
+    // `owed_summary` becomes whether it owes the summaries.
     __device__ __forceinline__ bool meet_group(const Map (&before)[V], const Map (&through)[V],
-                                               const Words<Carries>& known, Wide (&carry)[V]) const {
+                                               const Words<Carries>& known, Wide (&carry)[V],
+                                               bool& owed_summary) const {
         const uint32_t group = chunk / column_chunk_group, earlier = chunk % column_chunk_group;
         const bool hands = chunk + 1 < p.chunks, ends_group = earlier == column_chunk_group - 1;
         Map whole[V];
         Records mine;
+        bool finite = true;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             whole[v] = Monoid::compose(before[v], through[v]);
             mine.of[v] = Monoid::to_record(whole[v]);
+            if constexpr (has_again) finite = finite && (v >= at.rows || Monoid::is_finite(whole[v]));
         }
+        owed_summary = hands && !ends_group && !finite;
         Carries in;
         if (chunk == 0) {
             ptx::wait_for_launch_before();
@@ -256,7 +295,7 @@ struct ChainedColumns {
             for (int v = 0; v < V; ++v) in.of[v] = carry[v];
             if (hands) publish_value(p.carries, place_of_carries(0), in);
         }
-        if (hands && !ends_group) publish_value(p.records, place_of_carries(chunk), mine);
+        if (hands && !ends_group && finite) publish_value(p.records, place_of_carries(chunk), mine);
         if (chunk == 0) return false;
         // All that are missing are loaded at once: one after another, each would take a round trip to memory.
         Words<Records> seen[column_chunk_group - 1];

@@ -44,14 +44,18 @@
 //     is_left(), leave(v, carry)     whether what leaves a row is wanted, the same for all threads; takes the carry
 //                                    after the last step of the lane's row v
 //     finish(chunk, warps)           called by all threads of a block in the end; may be missing
-//     static again(p, at, v, warps, into, after)   walks the lane's steps of its row v again, in order, from the carry
-//                                    `into` that enters `warps` warps earlier in time, and returns the carry after
-//                                    them, or `after` where it cannot; may be missing
+//     InOrder                        static functions that walk in order; may be missing:
+//         again(p, at, v, warps, into, after)   walks the lane's steps of its row v again, from the carry `into` that
+//                                    enters `warps` warps earlier in time, and returns the carry after them, or
+//                                    `after` if `into` is not finite
+//         corrects_blocks(p)         whether carries have to be right before the block stores anything
+//         carry(p, at, v, warps, into)          the carry into the lane's steps
+//         walk(p, at, chunk, warps, carry)      does what walk(carry), leave and finish do; called by all threads
 //
-// Where a work has `again`, a lane whose carry is not finite walks its steps again at the end of the kernel, since the
+// Where a work has InOrder, a lane whose carry is not finite walks its steps again at the end of the kernel, since the
 // carry may only have overflowed on the way. Such a carry is not published before that: the lane owes it, that is, its
 // publish is deferred until it is right. The lane's place is then computed anew, so that nothing of it is kept in
-// registers for this.
+// registers for this. A monoid then also has is_finite(map) and cut_to(carry), the map to that carry.
 //
 // A work whose Params have `grouped` and `records` takes few rows in groups, and has this too:
 //
@@ -97,15 +101,15 @@ struct ChainedRows {
         Wide carry[2];  // into the chunk, of each of the block's rows
     };
     static constexpr bool Down = Work::Down, has_groups = requires(const Params&q) { q.grouped; };
-    static constexpr bool has_again = requires(const Params& q, const Place& a, Wide c) {
-        Work::again(q, a, 0, int64_t{}, c, c);
-    };
+    static constexpr bool has_again = requires { typename Work::InOrder; };
     // Work that a lane defers to the end of the kernel: `again`, to walk its steps again because their carry
-    // overflowed; `owed`, to publish a carry that was held back, of which `carry` is what the lane computed. `any` is
-    // whether a lane of the warp has deferred something. It is computed before results are stored: reloading a spilled
-    // flag would have to wait for these stores.
+    // overflowed, or `block`, to walk them because that of a lane of the block did, and nothing has been stored yet;
+    // `owed`, to publish a carry that was held back, of which `carry` is what the lane computed, and `owed_summary`,
+    // that of the chunk, which the carry after it takes the place of. `any` is whether a lane of the warp has deferred
+    // something. It is computed before results are stored: reloading a spilled flag would have to wait for these
+    // stores.
     struct Rest {
-        bool any = false, again = false, owed = false;
+        bool any = false, again = false, block = false, owed = false, owed_summary = false;
         Wide carry{};
     };
     static constexpr int L = Shape::L;
@@ -173,8 +177,12 @@ struct ChainedRows {
             // There are as many chunks as the largest skew needs, so that a row's last chunk may be empty.
             const bool ends = chunk + 2 >= p.chunks || chunk % chunk_group == chunk_group - 1;
             const bool wanted = ends || work.writes();
-            rest.owed = find_carry_in_group(wanted, carry[0]);
-            if (!wanted) return {};
+            find_carry_in_group(wanted, carry[0], rest);
+            if (!wanted) {
+                rest.again = rest.owed_summary;
+                if constexpr (has_again) rest.any = __any_sync(0xffffffffU, rest.again) != 0;
+                return rest;
+            }
         } else {
             rest.owed = find_carry(known, carry[0]);
         }
@@ -183,11 +191,15 @@ struct ChainedRows {
         carry[0] = segments().enter(through[0], carry[0]);
         if constexpr (has_again) {
             rest.again = !is_finite(carry[0]) && at.rows > 0;
-            rest.any = __any_sync(0xffffffffU, rest.again || rest.owed) != 0;
+            if (Work::InOrder::corrects_blocks(p)) {
+                rest.block = rest.any = __syncthreads_or(rest.again || rest.owed_summary) != 0;
+                if (rest.block) return rest;
+            }
+            rest.any = __any_sync(0xffffffffU, rest.again || rest.owed || rest.owed_summary) != 0;
         }
         work.walk(carry);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
-            work.finish(chunk, WarpsInTime{ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time});
+            work.finish(chunk, warps());
         // Testing is_left() first saves linear kernels the reload of a spilled register. Numbers kernels spill nothing;
         // they skip the test, which would cost them a register.
         const bool left = !has_again || work.is_left();
@@ -195,17 +207,41 @@ struct ChainedRows {
         if constexpr (has_again) rest.carry = carry[0];
         return rest;
     }
-    // Does the deferred work, starting from the carry into the lane's chunk or into the chunk's group.
+    // Does the deferred work.
     __device__ __forceinline__ void finish(Rest rest) const {
+        using InOrder = typename Work::InOrder;
         __syncwarp();  // other lanes may have stored the lane's results
-        if (rest.again) {
-            const uint32_t from = grouped() ? chunk - chunk % chunk_group : chunk;
-            const Wide into = chunk == 0
-                                  ? *entering
-                                  : await_value<Wide>(p.carries, place_of_carry(grouped() ? from / chunk_group : from));
-            rest.carry = Work::again(p, at, 0, int64_t{chunk - from} * warps_in_time + warp_time, into, rest.carry);
+        if (rest.block) {
+            Wide carry[1] = {at.rows > 0 ? InOrder::carry(p, at, 0, warp_time, carry_into_chunk()) : Wide{}};
+            __syncthreads();
+            InOrder::walk(p, at, chunk, warps(), carry);
+            rest.carry = carry[0];
+        } else if (rest.again) {
+            rest.carry = InOrder::again(p, at, 0, warp_time, carry_into_chunk(), rest.carry);
         }
         if (rest.owed) publish_value(p.carries, place_of_carry(next()), rest.carry);
+        if constexpr (has_groups)
+            if (rest.owed_summary) publish_value(p.records, place_of_summary(chunk), record_of(rest.carry));
+    }
+    // The carry into the chunk, when it does not matter how long it takes to find it.
+    __device__ __forceinline__ Wide carry_into_chunk() const {
+        if (chunk == 0) return *entering;
+        if (!grouped()) return await_value<Wide>(p.carries, place_of_carry(chunk));
+        Wide carry = await_value<Wide>(p.carries, place_of_carry(chunk / chunk_group));
+        if constexpr (has_groups)
+#pragma unroll 1
+            for (uint32_t of = chunk - chunk % chunk_group; of < chunk; ++of)
+                carry = Monoid::apply(Monoid::to_map(await_value<Record>(p.records, place_of_summary(of))), carry);
+        return carry;
+    }
+    __device__ __forceinline__ int64_t place_of_summary(uint32_t of) const {
+        return (at.batch * p.rows + at.row) * p.chunks + of;
+    }
+    static __device__ __forceinline__ Record record_of(Wide carry) {
+        return Monoid::to_record(Monoid::cut_to(carry));
+    }
+    __device__ __forceinline__ WarpsInTime warps() const {
+        return {ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time};
     }
 
     // The chunk, or group of chunks, after this one.
@@ -241,30 +277,30 @@ struct ChainedRows {
 
     // The same where chunks are gathered in groups. The row's last warp does the work for all, and the lane of it that
     // `speaks` is elected to publish. The carry is set only if it is `wanted`.
-    __device__ __forceinline__ bool find_carry_in_group(bool wanted, Wide& carry) const {
-        bool owed = false;
+    __device__ __forceinline__ void find_carry_in_group(bool wanted, Wide& carry, Rest& rest) const {
         if (warp_time == warps_in_time - 1 && at.rows > 0) {
             const uint32_t group = chunk / chunk_group, in_group = chunk % chunk_group;
-            const int64_t place = (at.batch * p.rows + at.row) * p.chunks + chunk;
+            const int64_t place = place_of_summary(chunk);
             const bool speaks = has_again ? segments().is_last() : at.lane == 0;
             const bool hands = chunk + 1 < p.chunks && speaks, ends_group = in_group == chunk_group - 1;
             const Map whole = summary();
             ptx::wait_for_launch_before();  // the launch before clears the memory that is published in
-            if (hands && !ends_group) publish_value(p.records, place, Monoid::to_record(whole));
+            if constexpr (has_again) rest.owed_summary = hands && !ends_group && !Monoid::is_finite(whole);
+            if (hands && !ends_group && !rest.owed_summary)
+                publish_value(p.records, place, Monoid::to_record(whole));
             if (hands && chunk == 0) publish_value(p.carries, place_of_carry(0), carry);
             if (wanted && chunk > 0) {
                 Words<Wide> known;
                 ask_for_value(p.carries, place_of_carry(group), known);
                 const Map earlier = compose_published<Monoid>(p.records, place - in_group, in_group, at.lane);
                 carry = Monoid::apply(earlier, await_value<Wide>(p.carries, place_of_carry(group), known));
-                if (hands && ends_group) owed = publish_or_owe(group + 1, Monoid::apply(whole, carry));
+                if (hands && ends_group) rest.owed = publish_or_owe(group + 1, Monoid::apply(whole, carry));
             }
             if (at.lane == 0) *entering = carry;
         }
-        if (!wanted) return false;
+        if (!wanted) return;
         __syncthreads();
         carry = *entering;
-        return owed;
     }
 
     // The summary of the row's steps in the chunk.

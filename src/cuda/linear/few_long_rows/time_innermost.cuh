@@ -34,6 +34,7 @@
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"
+#include "cuda/device/ptx/barrier.cuh"
 #include "cuda/device/ptx/bulk_bytes.cuh"
 #include "cuda/device/ptx/bulk_copy.cuh"
 #include "cuda/device/tile/copies.cuh"
@@ -218,6 +219,8 @@ struct RowWarp {
             carry[0] = carry_again(k, at, carry[0]);
             read_all();  // so that the tile need not be kept in registers meanwhile
         }
+        // Other warps may still read the steps that this one's results take the place of.
+        if (p.corrects_blocks != 0) ptx::named_barrier<1, 32 * Config::warps>();
         Walker::complete(p, at, gate);
         if constexpr (Backward)
             walk.template backward<Kind::plain>(gate, source, carry, carry, Before{at, states, edge},
