@@ -137,8 +137,7 @@ struct ChainedColumns {
             rest.any = __any_sync(0xffffffffU, rest.again != 0 || rest.owed || rest.owed_summary) != 0;
         }
         work.walk(carry);
-        if constexpr (requires { work.finish(0, WarpsInTime{}); })
-            work.finish(chunk, warps());
+        if constexpr (requires { work.finish(0, WarpsInTime{}); }) work.finish(chunk, warps());
         const bool ends = work.is_left() && holds_step<Shape>(at, p.time - 1);
 #pragma unroll
         for (int v = 0; v < V; ++v) {

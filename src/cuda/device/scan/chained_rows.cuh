@@ -198,8 +198,7 @@ struct ChainedRows {
             rest.any = __any_sync(0xffffffffU, rest.again || rest.owed || rest.owed_summary) != 0;
         }
         work.walk(carry);
-        if constexpr (requires { work.finish(0, WarpsInTime{}); })
-            work.finish(chunk, warps());
+        if constexpr (requires { work.finish(0, WarpsInTime{}); }) work.finish(chunk, warps());
         // Testing is_left() first saves linear kernels the reload of a spilled register. Numbers kernels spill nothing;
         // they skip the test, which would cost them a register.
         const bool left = !has_again || work.is_left();
@@ -237,9 +236,7 @@ struct ChainedRows {
     __device__ __forceinline__ int64_t place_of_summary(uint32_t of) const {
         return (at.batch * p.rows + at.row) * p.chunks + of;
     }
-    static __device__ __forceinline__ Record record_of(Wide carry) {
-        return Monoid::to_record(Monoid::cut_to(carry));
-    }
+    static __device__ __forceinline__ Record record_of(Wide carry) { return Monoid::to_record(Monoid::cut_to(carry)); }
     __device__ __forceinline__ WarpsInTime warps() const {
         return {ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time};
     }
@@ -286,8 +283,7 @@ struct ChainedRows {
             const Map whole = summary();
             ptx::wait_for_launch_before();  // the launch before clears the memory that is published in
             if constexpr (has_again) rest.owed_summary = hands && !ends_group && !Monoid::is_finite(whole);
-            if (hands && !ends_group && !rest.owed_summary)
-                publish_value(p.records, place, Monoid::to_record(whole));
+            if (hands && !ends_group && !rest.owed_summary) publish_value(p.records, place, Monoid::to_record(whole));
             if (hands && chunk == 0) publish_value(p.carries, place_of_carry(0), carry);
             if (wanted && chunk > 0) {
                 Words<Wide> known;
