@@ -234,11 +234,12 @@ struct ChunkedBlock {
         return overflowed;
     }
 
-    // Whether a carry of any lane of the block has overflowed, or a summary that the block owes, where it has to know
-    // before it stores anything.
+    // Whether the lane has to walk any of its rows again.
+    static __device__ __forceinline__ bool again(uint32_t overflowed) { return (overflowed & 0x55555555U) != 0; }
+    // Whether that is so for any lane of the block, or a thread owes a summary, where the block has to know before it
+    // stores anything.
     __device__ __forceinline__ bool corrects(uint32_t overflowed, bool owes) const {
-        constexpr uint32_t again = 0x55555555U;
-        return p.corrects_blocks != 0 && __syncthreads_or((overflowed & again) != 0 || owes);
+        return p.in_place != 0 && __syncthreads_or(again(overflowed) || owes) != 0;
     }
     // Walks all steps of the block in order and does what is left of the kernel.
     __device__ __forceinline__ void walk_in_order(uint32_t overflowed) const {
@@ -247,10 +248,13 @@ struct ChunkedBlock {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             if (v >= at.rows) continue;
-            const Wide into = chain.chunks > 1 ? chain.carry_into_chunk(row_of(v)) : edge_of_row(v);
-            carry[v] = Lane{p, at, at.row + v}.carry(warp_time, into);
+            const bool of_link = p.in_place == 0;
+            const Wide into = chain.chunks == 1 ? edge_of_row(v)
+                              : of_link         ? chain.carry_into_link(row_of(v))
+                                                : chain.carry_into_chunk(row_of(v));
+            carry[v] = Lane{p, at, at.row + v}.carry(of_link ? chain.warps_of_link(warp_time) : warp_time, into);
         }
-        __syncthreads();
+        if (p.in_place != 0) __syncthreads();
         Sums sums;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -259,10 +263,11 @@ struct ChunkedBlock {
             carry[v] = Lane{p, at, at.row + v}.walk(carry[v], terms);
             for (int i = 0; i < L; ++i) sums.sum[v] = sums.sum[v] + terms[i];
             if ((overflowed >> (2 * v) & 2) != 0) chain.publish_next(row_of(v), carry[v]);
-            if (warp_time == chain.warps_in_time - 1 && segments().is_last()) chain.publish_owed(row_of(v), carry[v]);
+            const bool speaks = warp_time == chain.warps_in_time - 1 && segments().is_last();
+            if (p.in_place != 0 && speaks) chain.publish_owed(row_of(v), carry[v]);
         }
+        write_sums(sums, false);
         leave(carry);
-        write_sums(sums);
     }
 
     // Does the deferred work: walks rows again, in order, and publishes the carries that the lane owes. On entry
@@ -274,8 +279,7 @@ struct ChunkedBlock {
         for (int v = 0; v < V; ++v) {
             const uint32_t bits = overflowed >> (2 * v) & 3;
             if ((bits & 1) != 0) {
-                const Wide into = chain.chunks > 1 ? await_value<Wide>(p.carries, chain.place(chain.link(), row_of(v)))
-                                                   : edge_of_row(v);
+                const Wide into = chain.chunks > 1 ? chain.carry_into_link(row_of(v)) : edge_of_row(v);
                 carry[v] = LaneInOrder<Ty, Shape, Down, Backward>{p, at, at.row + v}.again(
                     chain.warps_of_link(warp_time), into, carry[v]);
             }
@@ -355,10 +359,12 @@ struct ChunkedBlock {
         if (gate_wanted() && !summing) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
     }
 
-    __device__ __forceinline__ void write_sums(const Sums& sums) const {
+    // Writes sums of gradients, unless a thread has to walk `again`; returns whether one has.
+    __device__ __forceinline__ bool write_sums(const Sums& sums, bool again) const {
         if constexpr (Backward)
             if (gate_wanted() && Sums::wanted(p))
-                sums.write(p, at, group, chain.first + chain.chunk, warp_row, warp_time);
+                return sums.write(p, at, group, chain.first + chain.chunk, warp_row, warp_time, again);
+        return false;
     }
 };
 
@@ -395,9 +401,10 @@ __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warp
     if (block.corrects(overflowed, owes)) [[unlikely]]
         return walk_chunk_in_order<Block>(p, chain_memory, overflowed);
     block.walk(tile, sequences, carry, sums);
+    if (block.write_sums(sums, Block::again(overflowed))) [[unlikely]]
+        return walk_chunk_in_order<Block>(p, chain_memory, overflowed);
     block.walk_again(overflowed, carry);
     block.leave(carry);
-    block.write_sums(sums);
 }
 
 }  // namespace flashscan::cuda

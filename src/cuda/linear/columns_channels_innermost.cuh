@@ -156,8 +156,8 @@ struct LinearColumnsWork {
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part);
     }
-    __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
-        if (sums_time()) sums.write(p, at, chunk, warps);
+    __device__ __forceinline__ bool finish(int64_t chunk, const WarpsInTime& warps, bool again) {
+        return sums_time() && sums.write(p, at, chunk, warps, again);
     }
 };
 

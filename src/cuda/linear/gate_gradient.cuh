@@ -54,9 +54,10 @@ struct TimeSums {
 #pragma unroll
         for (int v = 0; v < V; ++v) sum[v] = sum[v] + values[v];
     }
-    // Adds up the sums of a block's warps in the order of the walk and writes them; all threads must call it.
-    __device__ __forceinline__ void write(const LinearParams& p, const Place& at, int64_t chunk,
-                                          const WarpsInTime& warps) {
+    // Adds up the sums of a block's warps in the order of the walk and writes them; all threads must call it. If one of
+    // them has to walk `again`, it writes nothing and returns true to all.
+    __device__ __forceinline__ bool write(const LinearParams& p, const Place& at, int64_t chunk,
+                                          const WarpsInTime& warps, bool again) {
         __shared__ GateWide of_warps[chained_warps][V][lanes];
         const int lane = shared_row ? 0 : at.lane;
 #pragma unroll
@@ -64,8 +65,8 @@ struct TimeSums {
             if (shared_row) sum[v] = total_over_lanes(sum[v], 1, 32);
             of_warps[warps.first + warps.mine * warps.step][v][lane] = sum[v];
         }
-        __syncthreads();
-        if (warps.mine > 0) return;
+        if (__syncthreads_or(again) != 0) return true;
+        if (warps.mine > 0) return false;
         GateWide strip{};
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -74,9 +75,10 @@ struct TimeSums {
             if (v < at.rows && !p.sum_rows && at.lane < lanes)
                 *partial_sum<GateWide>(p, at.batch, chunk, at.row + v) = sum[v];
         }
-        if (!p.sum_rows) return;
+        if (!p.sum_rows) return false;
         if (!shared_row) strip = total_over_lanes(strip, 1, 32);
         if (at.lane == 0 && at.warp_rows > 0) *partial_sum<GateWide>(p, at.batch, chunk, at.warp_row / Strip) = strip;
+        return false;
     }
 };
 
@@ -151,9 +153,10 @@ struct ChunkTimeSums {
         for (int v = 0; v < V; ++v) sum[v] = sum[v] + values[v];
     }
     // Writes the block's sums: one partial sum for each row, or one for all rows. `warp_row` and `warp_time` are the
-    // warp's place in the block, `group` and `chunk` the block's.
-    __device__ __forceinline__ void write(const LinearParams& p, const Place& at, int64_t group, int64_t chunk,
-                                          int warp_row, int warp_time) const {
+    // warp's place in the block, `group` and `chunk` the block's. If a thread has to walk `again`, it writes nothing and
+    // returns true to all.
+    __device__ __forceinline__ bool write(const LinearParams& p, const Place& at, int64_t group, int64_t chunk,
+                                          int warp_row, int warp_time, bool again) const {
         __shared__ GateWide warp_sums[Shape::max_rows * Warps];
         const int warp_rows = V << at.log2_rows, rows = warp_rows << p.log2_warp_rows;
         const int warps_in_time = Warps >> p.log2_warp_rows, thread = static_cast<int>(threadIdx.x);
@@ -162,7 +165,7 @@ struct ChunkTimeSums {
                                                              : total_over_lanes(sum[v], 1 << at.log2_rows, 32);
             if (at.segment == 0) warp_sums[warp_time * rows + warp_row * warp_rows + at.pack * V + v] = over_segments;
         }
-        __syncthreads();
+        if (__syncthreads_or(again) != 0) return true;
 #pragma unroll 1
         for (int row = thread; row < rows; row += threads)
 #pragma unroll 1
@@ -178,6 +181,7 @@ struct ChunkTimeSums {
             for (int row = 1; row < rows; ++row) total = total + warp_sums[row];
             *partial_sum<GateWide>(p, at.batch, chunk, group) = total;
         }
+        return false;
     }
 };
 

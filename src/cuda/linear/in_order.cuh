@@ -12,11 +12,14 @@
 // kernels of few_long_rows, whose lanes walk many tiles, a lane instead finds its carry in order and then reads its
 // tile once more; and the warps that find the carries between blocks walk a chunk whose summary overflowed.
 //
-// Where the results take the place of their source, a step may be gone when a lane comes to walk it again, and sums of
-// gradients would hold on to what overflowed. There the block asks before it stores anything whether a carry of any of
-// its lanes has overflowed. If so, all lanes first find their carries in order and then walk their steps from them
-// (`corrects_blocks`). Other blocks' steps may be gone too. So a chunk whose summary overflowed publishes none in that
-// case: it publishes the carry after it, once that is right, as a summary that is cut off from what came before.
+// Where the results take the place of their source, a step may be gone when a lane comes to walk it again. There the
+// block asks before it stores anything whether a carry of any of its lanes has overflowed. If so, all lanes first find
+// their carries in order and then walk their steps from them. Other blocks' steps may be gone too. So a chunk whose
+// summary overflowed publishes none in groups of chunks: it publishes the carry after it, once that is right, as a
+// summary that is cut off from what came before.
+//
+// Sums of gradients would hold on to what overflowed. The lanes whose terms are added up, those of a block or of a
+// warp, ask before they write a sum whether a carry of any of them has overflowed, and then all walk again.
 #pragma once
 
 #include "cuda/device/math/finite.cuh"
@@ -73,7 +76,7 @@ struct InOrder {
     // Walks from the carry `c` before step `from` to step `to`, which is not walked, stores the results from step
     // `first` on, all in the order of the walk, and returns the carry before `to`. Steps that do not exist are left
     // out. Gradients of gates that are to be summed go to `terms`, of which the first is that of step `first`. The walk
-    // ends early where all later results are infinite or NaN and have been stored so.
+    // ends early where all later results are infinite or NaN, unless they have still to be stored or summed.
     __device__ __forceinline__ Wide walk(int64_t from, int64_t first, int64_t to, Wide c, GateWide* terms) const {
         const bool gradients = Backward && p.states.data != nullptr;
         const StepRange steps = steps_that_exist(p.offsets, 0, p.time);
@@ -111,7 +114,8 @@ struct InOrder {
                 if (packed() && last && p.carry_out != nullptr)
                     store_sequence_state<Wide>(p.carry_out, p.offsets, t, p.rows, row, Backward ? carry.number() : c);
             }
-            if (!packed() && p.reset == nullptr && !is_finite(c) && !(stores && p.corrects_blocks != 0)) break;
+            const bool stored = p.in_place == 0 && p.partial == nullptr;
+            if (!packed() && p.reset == nullptr && !is_finite(c) && (stored || !stores)) break;
         }
         return Backward ? carry.number() : c;
     }
@@ -177,7 +181,11 @@ struct ChainedInOrder {
         if (p.edge_out != nullptr && holds_step<Shape>(at, Walker::Down ? 0 : p.time - 1))
             static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry;
     }
-    static __device__ __forceinline__ bool corrects_blocks(const LinearParams& p) { return p.corrects_blocks != 0; }
+    static __device__ __forceinline__ bool in_place(const LinearParams& p) { return p.in_place != 0; }
+    static __device__ __forceinline__ bool sums_in_warps(const LinearParams& p) {
+        if constexpr (Walker::Backward && !std::is_void_v<StepSums>) return StepSums::wanted(p);
+        return false;
+    }
     static __device__ __forceinline__ Wide again(const LinearParams& p, const Place& at, int v, int64_t warps,
                                                  Wide into, Wide after) {
         const Wide carry = Lane{p, at, at.row + v}.again(warps, into, after);
@@ -203,7 +211,7 @@ struct ChainedInOrder {
             TimeSums sums;
             for (int v = 0; v < V; ++v)
                 for (int i = 0; i < L; ++i) sums.sum[v] = sums.sum[v] + terms[v][i];
-            sums.write(p, at, chunk, warps);
+            sums.write(p, at, chunk, warps, false);
         }
     }
 

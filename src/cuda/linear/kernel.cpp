@@ -166,7 +166,7 @@ class Linear final : public LinearKernel {
             params.edge_out = carry_out;
         }
         if (pass.batches * pass.rows == 0) return;
-        params.corrects_blocks = params.source.data == params.result.data || params.partial != nullptr ? 1 : 0;
+        params.in_place = params.source.data == params.result.data ? 1 : 0;
         pass.enqueue(params, static_cast<char*>(scratch), stream);
     }
 

@@ -124,14 +124,14 @@ struct LookBack {
     }
 
     // Publishes the block's summary for the later chunks of its group. shared.totals must be complete. Returns whether
-    // the thread owes it instead: it is not finite, and blocks correct their carries (in_order.cuh).
+    // the thread owes it instead: it is not finite, and results take the place of their source (in_order.cuh).
     __device__ __forceinline__ bool publish() const {
         const int row = static_cast<int>(threadIdx.x);
         if (row >= rows() || last() || last_of_group()) return false;
         return publish_or_owe(p.records, place(chunk, row), block_total(row));
     }
     __device__ __forceinline__ bool publish_or_owe(void* memory, int64_t place, const Map& total) const {
-        if (p.corrects_blocks != 0 && !is_finite_map<Ty>(total)) return true;
+        if (p.in_place != 0 && !is_finite_map<Ty>(total)) return true;
         publish_value(memory, place, to_record<Ty>(total));
         return false;
     }
@@ -143,9 +143,12 @@ struct LookBack {
         publish_value(of_group ? p.totals : p.records, place(of_group ? group() : chunk, row),
                       to_record<Ty>(cut_map<Ty>(carry)));
     }
-    // The carry of a row into this chunk, when it does not matter how long it takes to find it.
+    // The carries of a row into this link and this chunk, when it does not matter how long it takes to find them.
+    __device__ __forceinline__ Wide carry_into_link(int row) const {
+        return await_value<Wide>(p.carries, place(link(), row));
+    }
     __device__ __forceinline__ Wide carry_into_chunk(int row) const {
-        Wide carry = await_value<Wide>(p.carries, place(link(), row));
+        Wide carry = carry_into_link(row);
         const auto pass = [&](const void* memory, uint32_t begin, uint32_t end) {
 #pragma unroll 1
             for (uint32_t k = begin; k < end; ++k)

@@ -45,9 +45,7 @@ struct LinearParams {
     int32_t sum_time = 0, sum_rows = 0;
     int64_t partial_time = 0, partial_rows = 0;
 
-    // Whether blocks correct carries that overflowed before they store anything (in_order.cuh): results take the place
-    // of their source, or there are sums.
-    int32_t corrects_blocks = 0;
+    int32_t in_place = 0;  // whether results take the place of their source
 
     // How a block's threads are laid out over rows and time.
     int32_t log2_lane_rows = 0;  // lanes side by side in rows (each has V); a warp's other lanes are segments of time

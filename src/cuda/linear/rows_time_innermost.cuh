@@ -158,8 +158,8 @@ struct LinearRowsWork {
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
     }
-    __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
-        if (sums_gate()) sums.write(p, at, chunk, warps);
+    __device__ __forceinline__ bool finish(int64_t chunk, const WarpsInTime& warps, bool again) {
+        return sums_gate() && sums.write(p, at, chunk, warps, again);
     }
 };
 

@@ -176,7 +176,7 @@ struct ShortRows {
             Wide own[1] = {lanes.enter(through[k], carry)};
             const bool again = !is_finite(own[0]) && rows > 0;
             if (again) overflowed |= 1U << k;
-            if (p.corrects_blocks != 0 && __any_sync(0xffffffffU, again)) return {true, 0, carry, k};
+            if (p.in_place != 0 && __any_sync(0xffffffffU, again)) return {true, 0, carry, k};
             const Walker walk{p, at, none};
             if constexpr (Backward) {
                 if (gate_wanted()) {

@@ -55,7 +55,7 @@ struct ChainedColumns {
     // Work that a lane defers to the end of the kernel (chained_rows.cuh); `again` has a bit for each row.
     struct Rest {
         uint32_t again = 0;
-        bool any = false, block = false, owed = false, owed_summary = false;
+        bool any = false, all = false, owed = false, owed_summary = false;
         Carries carries{};
     };
 
@@ -130,14 +130,22 @@ struct ChainedColumns {
         if constexpr (has_again) {
 #pragma unroll
             for (int v = 0; v < V; ++v) rest.again |= static_cast<uint32_t>(v < at.rows && !is_finite(carry[v])) << v;
-            if (Work::InOrder::corrects_blocks(p)) {
-                rest.block = rest.any = __syncthreads_or(rest.again != 0 || rest.owed_summary) != 0;
-                if (rest.block) return rest;
+            if (Work::InOrder::in_place(p))
+                rest.all = __syncthreads_or(rest.again != 0 || rest.owed_summary) != 0;
+            else if (Work::InOrder::sums_in_warps(p))
+                rest.all = __any_sync(0xffffffffU, rest.again != 0) != 0;
+            if (rest.all) {
+                rest.any = true;
+                return rest;
             }
             rest.any = __any_sync(0xffffffffU, rest.again != 0 || rest.owed || rest.owed_summary) != 0;
         }
         work.walk(carry);
-        if constexpr (requires { work.finish(0, WarpsInTime{}); }) work.finish(chunk, warps());
+        if constexpr (requires { work.finish(0, warps(), false); })
+            if (work.finish(chunk, warps(), rest.again != 0)) {
+                rest.all = rest.any = true;
+                return rest;
+            }
         const bool ends = work.is_left() && holds_step<Shape>(at, p.time - 1);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -151,11 +159,11 @@ struct ChainedColumns {
         using InOrder = typename Work::InOrder;
         __syncwarp();  // other lanes may have stored the lane's results
         Carries into{};
-        if (at.rows > 0 && (rest.block || rest.again != 0)) into = carries_into_chunk();
-        if (rest.block) {
+        if (at.rows > 0 && (rest.all || rest.again != 0)) into = carries_into_chunk();
+        if (rest.all) {
 #pragma unroll
             for (int v = 0; v < V; ++v) rest.carries.of[v] = InOrder::carry(p, at, v, warp_time, into.of[v]);
-            __syncthreads();
+            if (InOrder::in_place(p)) __syncthreads();
             InOrder::walk(p, at, chunk, warps(), rest.carries.of);
         } else {
 #pragma unroll

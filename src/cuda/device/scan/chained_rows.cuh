@@ -43,12 +43,14 @@
 //     walk(carry)                    computes and stores; the carry becomes the one after the lane's steps
 //     is_left(), leave(v, carry)     whether what leaves a row is wanted, the same for all threads; takes the carry
 //                                    after the last step of the lane's row v
-//     finish(chunk, warps)           called by all threads of a block in the end; may be missing
+//     finish(chunk, warps, again)    called by all threads of a block in the end, `again` by those that walk again;
+//                                    returns whether all have to; may be missing
 //     InOrder                        static functions that walk in order; may be missing:
 //         again(p, at, v, warps, into, after)   walks the lane's steps of its row v again, from the carry `into` that
 //                                    enters `warps` warps earlier in time, and returns the carry after them, or
 //                                    `after` if `into` is not finite
-//         corrects_blocks(p)         whether carries have to be right before the block stores anything
+//         in_place(p)                whether results take the place of what is read
+//         sums_in_warps(p)           whether walk() sums over lanes, so that all lanes of a warp walk again if one does
 //         carry(p, at, v, warps, into)          the carry into the lane's steps
 //         walk(p, at, chunk, warps, carry)      does what walk(carry), leave and finish do; called by all threads
 //
@@ -103,13 +105,13 @@ struct ChainedRows {
     static constexpr bool Down = Work::Down, has_groups = requires(const Params&q) { q.grouped; };
     static constexpr bool has_again = requires { typename Work::InOrder; };
     // Work that a lane defers to the end of the kernel: `again`, to walk its steps again because their carry
-    // overflowed, or `block`, to walk them because that of a lane of the block did, and nothing has been stored yet;
-    // `owed`, to publish a carry that was held back, of which `carry` is what the lane computed, and `owed_summary`,
+    // overflowed, or `all`, to walk them because that of another lane did, whose results must not be stored first or are
+    // summed with the lane's own; `owed`, to publish a carry that was held back, of which `carry` is what the lane computed, and `owed_summary`,
     // that of the chunk, which the carry after it takes the place of. `any` is whether a lane of the warp has deferred
     // something. It is computed before results are stored: reloading a spilled flag would have to wait for these
     // stores.
     struct Rest {
-        bool any = false, again = false, block = false, owed = false, owed_summary = false;
+        bool any = false, again = false, all = false, owed = false, owed_summary = false;
         Wide carry{};
     };
     static constexpr int L = Shape::L;
@@ -191,14 +193,18 @@ struct ChainedRows {
         carry[0] = segments().enter(through[0], carry[0]);
         if constexpr (has_again) {
             rest.again = !is_finite(carry[0]) && at.rows > 0;
-            if (Work::InOrder::corrects_blocks(p)) {
-                rest.block = rest.any = __syncthreads_or(rest.again || rest.owed_summary) != 0;
-                if (rest.block) return rest;
+            if (Work::InOrder::in_place(p)) {
+                rest.all = rest.any = __syncthreads_or(rest.again || rest.owed_summary) != 0;
+                if (rest.all) return rest;
             }
             rest.any = __any_sync(0xffffffffU, rest.again || rest.owed || rest.owed_summary) != 0;
         }
         work.walk(carry);
-        if constexpr (requires { work.finish(0, WarpsInTime{}); }) work.finish(chunk, warps());
+        if constexpr (requires { work.finish(0, warps(), false); })
+            if (work.finish(chunk, warps(), rest.again)) {
+                rest.all = rest.any = true;
+                return rest;
+            }
         // Testing is_left() first saves linear kernels the reload of a spilled register. Numbers kernels spill nothing;
         // they skip the test, which would cost them a register.
         const bool left = !has_again || work.is_left();
@@ -210,9 +216,9 @@ struct ChainedRows {
     __device__ __forceinline__ void finish(Rest rest) const {
         using InOrder = typename Work::InOrder;
         __syncwarp();  // other lanes may have stored the lane's results
-        if (rest.block) {
+        if (rest.all) {
             Wide carry[1] = {at.rows > 0 ? InOrder::carry(p, at, 0, warp_time, carry_into_chunk()) : Wide{}};
-            __syncthreads();
+            if (InOrder::in_place(p)) __syncthreads();
             InOrder::walk(p, at, chunk, warps(), carry);
             rest.carry = carry[0];
         } else if (rest.again) {

@@ -220,7 +220,7 @@ struct RowWarp {
             read_all();  // so that the tile need not be kept in registers meanwhile
         }
         // Other warps may still read the steps that this one's results take the place of.
-        if (p.corrects_blocks != 0) ptx::named_barrier<1, 32 * Config::warps>();
+        if (p.in_place != 0) ptx::named_barrier<1, 32 * Config::warps>();
         Walker::complete(p, at, gate);
         if constexpr (Backward)
             walk.template backward<Kind::plain>(gate, source, carry, carry, Before{at, states, edge},
