@@ -141,7 +141,7 @@ struct ChainedColumns {
             rest.any = __any_sync(0xffffffffU, rest.again != 0 || rest.owed || rest.owed_summary) != 0;
         }
         work.walk(carry);
-        if constexpr (requires { work.finish(0, warps(), false); })
+        if constexpr (has_again)
             if (work.finish(chunk, warps(), rest.again != 0)) {
                 rest.all = rest.any = true;
                 return rest;

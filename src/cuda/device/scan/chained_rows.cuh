@@ -43,8 +43,6 @@
 //     walk(carry)                    computes and stores; the carry becomes the one after the lane's steps
 //     is_left(), leave(v, carry)     whether what leaves a row is wanted, the same for all threads; takes the carry
 //                                    after the last step of the lane's row v
-//     finish(chunk, warps, again)    called by all threads of a block in the end, `again` by those that walk again;
-//                                    returns whether all have to; may be missing
 //     InOrder                        static functions that walk in order; may be missing:
 //         again(p, at, v, warps, into, after)   walks the lane's steps of its row v again, from the carry `into` that
 //                                    enters `warps` warps earlier in time, and returns the carry after them, or
@@ -57,7 +55,12 @@
 // Where a work has InOrder, a lane whose carry is not finite walks its steps again at the end of the kernel, since the
 // carry may only have overflowed on the way. Such a carry is not published before that: the lane owes it, that is, its
 // publish is deferred until it is right. The lane's place is then computed anew, so that nothing of it is kept in
-// registers for this. A monoid then also has is_finite(map) and cut_to(carry), the map to that carry.
+// registers for this. Such a work also has
+//
+//     finish(chunk, warps, again)    called by all threads of a block in the end; `again` tells that the lane walks
+//                                    again. Returns whether all lanes have to, the same to all.
+//
+// and its monoid is_finite(map) and cut_to(carry), the map to that carry.
 //
 // A work whose Params have `grouped` and `records` takes few rows in groups, and has this too:
 //
@@ -200,7 +203,7 @@ struct ChainedRows {
             rest.any = __any_sync(0xffffffffU, rest.again || rest.owed || rest.owed_summary) != 0;
         }
         work.walk(carry);
-        if constexpr (requires { work.finish(0, warps(), false); })
+        if constexpr (has_again)
             if (work.finish(chunk, warps(), rest.again)) {
                 rest.all = rest.any = true;
                 return rest;
