@@ -3,6 +3,7 @@
 // stays normal: results are as near to the reference as any others.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "numeric/property.h"
@@ -122,7 +123,12 @@ std::vector<Problem> one_gate_problems() {
                              "linear f32 BCT b2 t1100 c5 broadcast-t state-in state-out seed48",
                              "linear f32 BCT b3 t9100 c3 broadcast-bt reverse state-in state-out seed49",
                              "linear bf16 BCT b2 t2100 c5 broadcast-t state-in state-out seed50",
-                             "linear f64 BCT b1 t1100 c5 broadcast-btc state-in state-out seed51"})
+                             "linear f64 BCT b1 t1100 c5 broadcast-btc state-in state-out seed51",
+                             "linear f32 BTC b1 t800 c40 broadcast-t sequences3 state-in state-out seed56",
+                             "linear f32 BTC b1 t800 c40 broadcast-t sequences3 invariant state-in state-out seed57",
+                             "linear f32 BCT b1 t9000 c3 broadcast-t sequences2 invariant reverse state-in state-out "
+                             "seed58",
+                             "linear bf16 BTC b1 t800 c33 broadcast-tc sequences2 invariant state-in state-out seed59"})
         problems.push_back(problem_of(line));
     return problems;
 }
@@ -193,6 +199,30 @@ TEST_P(Growing, FromAlmostNothing) {
     }
 }
 
+class Infinity : public Property {};
+
+// Chunks of groups of which nothing is wanted but the carry that leaves the last one.
+TEST_P(Infinity, PassesChunks) {
+    const Case& c = GetParam();
+    Data data = make_data(c.problem);
+    std::fill(data.gate.begin(), data.gate.end(), 2.0);
+    std::fill(data.grad_output.begin(), data.grad_output.end(), 0.0);
+    std::fill(data.grad_state_out.begin(), data.grad_state_out.end(), 1.0);
+    for (const double special : {0.0, std::numeric_limits<double>::quiet_NaN()}) {
+        data.grad_output[600000] = data.grad_output[100000] = special;
+        const Outcome b = run_backward(c.problem, c.target, data, Guard::start);
+        if (!c.target.kernel.empty() && b.status == FLASHSCAN_STATUS_UNSUPPORTED) GTEST_SKIP() << "kernel refuses";
+        require(b);
+        const double got = b.grad_state_in[0].real();
+        EXPECT_TRUE(special == 0 ? got == HUGE_VAL : std::isnan(got)) << got;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Far, Infinity,
+    testing::ValuesIn(cases_on(all_targets(),
+                               {problem_of("linear f64 BCT b1 t700000 c1 state-in state-out grads-s seed60")})),
+    name_of_case);
 INSTANTIATE_TEST_SUITE_P(OneGate, Growing, testing::ValuesIn(cases_on(all_targets(), one_gate_problems())),
                          name_of_case);
 

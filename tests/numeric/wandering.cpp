@@ -148,6 +148,10 @@ std::vector<Problem> far_problems() {
         "linear f32 BCT b3 t508 c5 state-in state-out seed32",
         "linear bf16 BCT b2 t1000 c3 reverse state-in state-out seed33",
         "linear f64 BCT b1 t256 c7 state-in state-out seed34",
+        "linear f32 BTC b1 t3000 c16 sequences5 invariant state-in state-out seed52",
+        "linear f32 BCT b1 t5000 c3 sequences4 invariant reverse state-in state-out seed53",
+        "linear bf16 BCT b1 t5000 c2 sequences3 seed54",
+        "linear f32 BCT b2 t2100 c5 reset seed55",
     };
     std::vector<Problem> problems;
     for (const char* line : lines) problems.push_back(problem_of(line));

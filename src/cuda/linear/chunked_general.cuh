@@ -86,6 +86,7 @@ struct ChunkedBlock {
     using Walker = Walk<Ty, Shape, Down, Backward>;
     using Before = StatesBefore<X, Shape, Down>;
     using Sequences = SequenceStates<Ty, Shape, Backward>;
+    using Lane = LaneInOrder<Ty, Shape, Down, Backward>;
     static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
     // Sequences begin anywhere, so that the kernel of packs of channels has no code for chunks of their own.
     static constexpr bool may_be_by_sequence = access == Access::channels || access == Access::time;
@@ -208,7 +209,7 @@ struct ChunkedBlock {
     // Finds the carry into the lane's steps: from the edge of the launch or from earlier chunks into the block's chunk,
     // from there through the earlier warps and lanes. Returns two bits for each row: whether the lane has to walk it
     // again, and whether it owes the carry into the next link, whose publish was deferred.
-    // `owes` becomes whether the thread has not published a summary.
+    // `owes` becomes whether the thread owes a summary.
     __device__ __forceinline__ uint32_t find_carry(const Map (&through)[V], const Words<Wide> (&known)[V],
                                                    Wide (&carry)[V], bool& owes) const {
         uint32_t overflowed = 0;
@@ -237,13 +238,12 @@ struct ChunkedBlock {
     // Whether the lane has to walk any of its rows again.
     static __device__ __forceinline__ bool again(uint32_t overflowed) { return (overflowed & 0x55555555U) != 0; }
     // Whether that is so for any lane of the block, or a thread owes a summary, where the block has to know before it
-    // stores anything.
+    // stores anything. All threads must call it.
     __device__ __forceinline__ bool corrects(uint32_t overflowed, bool owes) const {
         return p.in_place != 0 && __syncthreads_or(again(overflowed) || owes) != 0;
     }
     // Walks all steps of the block in order and does what is left of the kernel.
     __device__ __forceinline__ void walk_in_order(uint32_t overflowed) const {
-        using Lane = LaneInOrder<Ty, Shape, Down, Backward>;
         Wide carry[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -280,8 +280,7 @@ struct ChunkedBlock {
             const uint32_t bits = overflowed >> (2 * v) & 3;
             if ((bits & 1) != 0) {
                 const Wide into = chain.chunks > 1 ? chain.carry_into_link(row_of(v)) : edge_of_row(v);
-                carry[v] = LaneInOrder<Ty, Shape, Down, Backward>{p, at, at.row + v}.again(
-                    chain.warps_of_link(warp_time), into, carry[v]);
+                carry[v] = Lane{p, at, at.row + v}.again(chain.warps_of_link(warp_time), into, carry[v]);
             }
             if ((bits & 2) != 0) chain.publish_next(row_of(v), carry[v]);
         }

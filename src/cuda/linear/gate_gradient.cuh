@@ -153,8 +153,8 @@ struct ChunkTimeSums {
         for (int v = 0; v < V; ++v) sum[v] = sum[v] + values[v];
     }
     // Writes the block's sums: one partial sum for each row, or one for all rows. `warp_row` and `warp_time` are the
-    // warp's place in the block, `group` and `chunk` the block's. If a thread has to walk `again`, it writes nothing and
-    // returns true to all.
+    // warp's place in the block, `group` and `chunk` the block's. If a thread has to walk `again`, it writes nothing
+    // and returns true to all.
     __device__ __forceinline__ bool write(const LinearParams& p, const Place& at, int64_t group, int64_t chunk,
                                           int warp_row, int warp_time, bool again) const {
         __shared__ GateWide warp_sums[Shape::max_rows * Warps];

@@ -14,9 +14,11 @@
 //
 // Where the results take the place of their source, a step may be gone when a lane comes to walk it again. There the
 // block asks before it stores anything whether a carry of any of its lanes has overflowed. If so, all lanes first find
-// their carries in order and then walk their steps from them. Other blocks' steps may be gone too. So a chunk whose
-// summary overflowed publishes none in groups of chunks: it publishes the carry after it, once that is right, as a
-// summary that is cut off from what came before.
+// their carries in order and then walk their steps from them.
+//
+// Other blocks' steps may be gone too. So where blocks compose the summaries of earlier chunks, a chunk whose summary
+// overflowed withholds it: it publishes the carry after it, once that is right, as a summary that is cut off from what
+// came before. "rows" and "columns" always do, "chunked" where results take the place of their source.
 //
 // Sums of gradients would hold on to what overflowed. The lanes whose terms are added up, those of a block or of a
 // warp, ask before they write a sum whether a carry of any of them has overflowed, and then all walk again.
@@ -44,7 +46,7 @@ __device__ __forceinline__ int64_t next_begin(const SequenceOffsets& offsets, in
 
 // A row that is walked in order.
 template <typename Ty, bool Down, bool Backward>
-struct InOrder {
+struct RowInOrder {
     using X = typename Ty::X;
     using G = typename Ty::G;
     using Wide = typename Ty::Wide;
@@ -75,10 +77,11 @@ struct InOrder {
 
     // Walks from the carry `c` before step `from` to step `to`, which is not walked, stores the results from step
     // `first` on, all in the order of the walk, and returns the carry before `to`. Steps that do not exist are left
-    // out. Gradients of gates that are to be summed go to `terms`, of which the first is that of step `first`. The walk
-    // ends early where all later results are infinite or NaN, unless they have still to be stored or summed.
+    // out. Gradients of gates that are to be summed go to `terms`, of which the first is that of step `first`. NaN is
+    // not carried step by step: the walk goes on where a packed sequence begins or results have to be stored, or ends.
     __device__ __forceinline__ Wide walk(int64_t from, int64_t first, int64_t to, Wide c, GateWide* terms) const {
         const bool gradients = Backward && p.states.data != nullptr;
+        const bool stored = p.in_place == 0 && p.partial == nullptr;  // by the walk before, as NaN where they are
         const StepRange steps = steps_that_exist(p.offsets, 0, p.time);
         const int64_t beyond = Down ? -1 : p.time;
         int64_t t = Down ? min(from, steps.end - 1) : max(from, steps.begin);
@@ -114,8 +117,10 @@ struct InOrder {
                 if (packed() && last && p.carry_out != nullptr)
                     store_sequence_state<Wide>(p.carry_out, p.offsets, t, p.rows, row, Backward ? carry.number() : c);
             }
-            const bool stored = p.in_place == 0 && p.partial == nullptr;
-            if (!packed() && p.reset == nullptr && !is_finite(c) && (stored || !stores)) break;
+            if (is_nan(c) && p.reset == nullptr && (!stores || (stored && !packed()))) {
+                if (!packed()) break;
+                t = (Down ? max(begin, first) : min(begin, first)) - turn;
+            }
         }
         return Backward ? carry.number() : c;
     }
@@ -125,11 +130,17 @@ template <typename Ty, bool Down, bool Backward>
 __device__ __noinline__ typename Ty::Wide walk_in_order(const LinearParams& p, uint32_t batch, int64_t row,
                                                         int64_t from, int64_t first, int64_t to, typename Ty::Wide c,
                                                         typename Ty::GateWide* terms = nullptr) {
-    return InOrder<Ty, Down, Backward>{p, batch, row}.walk(from, first, to, c, terms);
+    return RowInOrder<Ty, Down, Backward>{p, batch, row}.walk(from, first, to, c, terms);
+}
+
+// Whether steps after a carry have to be walked again: nothing becomes finite after one that is not, unless steps are
+// reset or packed.
+__device__ __forceinline__ bool is_worth_walking(const LinearParams& p, bool finite) {
+    return finite || p.reset != nullptr || p.offsets.data != nullptr;
 }
 
 // The carry before step `to` of row `row`, walked from the carry `into` before step `from`; `computed`, which is not
-// finite, if `into` is not.
+// finite, if `into` is not. Steps are neither reset nor packed.
 template <typename Ty, bool Down, bool Backward>
 __device__ __forceinline__ typename Ty::Wide carry_in_order(const LinearParams& p, uint32_t batch, int64_t row,
                                                             int64_t from, int64_t to, typename Ty::Wide into,
@@ -137,7 +148,8 @@ __device__ __forceinline__ typename Ty::Wide carry_in_order(const LinearParams& 
     return is_finite(into) ? walk_in_order<Ty, Down, Backward>(p, batch, row, from, to, to, into) : computed;
 }
 
-// The steps of a lane in one of its rows. Carries enter so many tiles of a warp earlier in time.
+// The steps of a lane in one of its rows. `tiles` is how many tiles of a warp lie between the carry `into` and the
+// lane's own.
 template <typename Ty, typename Shape, bool Down, bool Backward>
 struct LaneInOrder {
     using Wide = typename Ty::Wide;
@@ -145,16 +157,16 @@ struct LaneInOrder {
     const Place& at;
     int64_t row;
 
-    __device__ __forceinline__ int64_t first() const { return Down ? at.t0 + Shape::L - 1 : at.t0; }
-    __device__ __forceinline__ int64_t beyond() const { return Down ? at.t0 - 1 : at.t0 + Shape::L; }
+    __device__ __forceinline__ int64_t first() const { return Down ? at.t0 + at.steps - 1 : at.t0; }
+    __device__ __forceinline__ int64_t beyond() const { return Down ? at.t0 - 1 : at.t0 + at.steps; }
     __device__ __forceinline__ int64_t start(int64_t tiles) const {
         const int64_t span = Shape::L * at.segments(), before = tiles * span;
         return Down ? at.warp_t0 + span - 1 + before : at.warp_t0 - before;
     }
-    // Walks up to the lane's steps and these again, and returns the carry after them; that is `after`, which is not
-    // finite, if the carry `into` is not.
+    // Walks up to the lane's steps and these again, and returns the carry after them; that is `after`, which was
+    // computed, if nothing can become finite.
     __device__ __forceinline__ Wide again(int64_t tiles, Wide into, Wide after) const {
-        if (!is_finite(into)) return after;
+        if (!is_worth_walking(p, is_finite(into))) return after;
         return walk_in_order<Ty, Down, Backward>(p, at.batch, row, start(tiles), first(), beyond(), into);
     }
     // The same in two: the carry into the lane's steps, and the walk over them from there.
@@ -166,8 +178,8 @@ struct LaneInOrder {
     }
 };
 
-// What the kernels "rows" and "columns" do again (`InOrder` of device/scan/chained_rows.cuh). TimeSums and StepSums are
-// those of gate_gradient.cuh; StepSums is void in kernels without them.
+// `InOrder` of the works of "rows" and "columns" (device/scan/chained_rows.cuh). TimeSums and StepSums are those of
+// gate_gradient.cuh; StepSums is void in kernels without them.
 template <typename Walker, typename TimeSums, typename StepSums>
 struct ChainedInOrder {
     using Ty = typename Walker::Ty;

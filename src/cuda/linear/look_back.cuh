@@ -3,10 +3,10 @@
 // the format of a summary (Record) alone.
 //
 // Chunks are gathered in groups of 2^log2_group_chunks, groups in links of 2^log2_link_groups. The last chunk of a
-// group publishes the group's total without waiting for any carry. A chunk composes the totals of the earlier groups of
-// its link, then the summaries of the earlier chunks of its group, in a tree fixed by its place, and applies them to
-// the carry that enters its link, which the last chunk of the link before published. So only the carries of links are
-// known one after another. With rows enough a link is one chunk.
+// group publishes the group's total without waiting for any carry, unless it overflowed (in_order.cuh). A chunk
+// composes the totals of the earlier groups of its link, then the summaries of the earlier chunks of its group, in a
+// tree fixed by its place, and applies them to the carry that enters its link, which the last chunk of the link before
+// published. So only the carries of links are known one after another. With rows enough a link is one chunk.
 //
 // Unlike the decoupled look-back of single-pass prefix sums, which takes whatever earlier blocks have published so far,
 // the values that a chunk combines are fixed by its place. Blocks exchange summaries and carries through published
@@ -135,7 +135,8 @@ struct LookBack {
         publish_value(memory, place, to_record<Ty>(total));
         return false;
     }
-    // Publishes what publish and fold_earlier did not: the carry after the chunk takes the place of the summary.
+    // Publishes what a thread owes of a row since publish or fold_earlier: the carry after the chunk takes the place of
+    // the summary. Called by the lane that has that carry, which tests the same summary, bit by bit, again.
     __device__ __forceinline__ void publish_owed(int row, Wide carry) const {
         if (last() || last_of_link()) return;
         const bool of_group = last_of_group();
@@ -176,8 +177,8 @@ struct LookBack {
     }
 
     // Composes the totals of the earlier groups of the link and the summaries of the earlier chunks of the group, and
-    // publishes the group's total where this is its last chunk. Returns whether the thread owes that. All threads of the
-    // block must call it.
+    // publishes the group's total where this is its last chunk. Returns whether the thread owes that. All threads of
+    // the block must call it.
     __device__ __forceinline__ bool fold_earlier() const {
         const int thread = static_cast<int>(threadIdx.x);
         const int chunks = earlier_chunks(), groups = earlier_groups();

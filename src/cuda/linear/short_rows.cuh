@@ -49,9 +49,9 @@ struct ShortRows {
     static constexpr int L = Shape::L, tiles = Tiles;
     static_assert(sizeof(X) == sizeof(G) && L * sizeof(X) == 16);
 
-    // What is left when tiles are walked: those into which the lane's carry overflowed, whether any lane of the warp has
-    // such tiles, and the carry after the row; or, before tile `walked`, the carry into that, from which on the warp
-    // walks in order.
+    // What is left when tiles are walked: those into which the lane's carry overflowed, whether any lane of the warp
+    // has such tiles, and the carry after the row; or, before tile `walked`, the carry into that, from which on the
+    // warp walks in order.
     struct Rest {
         bool any;
         uint32_t overflowed;
@@ -201,8 +201,8 @@ struct ShortRows {
         if (p.edge_out != nullptr && rows > 0 && Lanes{place(0)}.is_last())
             static_cast<Wide*>(p.edge_out)[batch * p.rows + row] = carry;
     }
-    // Walks again, in order, the tiles into which the lane's carry overflowed, or all those that are not walked yet, and
-    // stores what leaves the row.
+    // Walks again, in order, the tiles into which the lane's carry overflowed, or all those that are not walked yet,
+    // and stores what leaves the row.
     __device__ __forceinline__ void finish(Rest rest) const {
         using Lane = LaneInOrder<Ty, Shape, Down, Backward>;
 #pragma unroll 1

@@ -7,14 +7,14 @@
 // Passes     1. Every lane loads its steps and summarises them; the summaries of a strip's warps are composed in order.
 //            2. Every lane walks its steps with its carries and stores them.
 // Order      Blocks go through sets of strips as those of chained_rows.cuh go through sets of rows.
-// Sync       A block's warps synchronise once, by __syncthreads. Carries between blocks show by their own words whether
-//            they have arrived (device/exchange/published_values.cuh); the V carries of a lane share words where they
-//            fit.
+// Sync       A block's warps synchronise as those of chained_rows.cuh. Carries between blocks show by their own words
+//            whether they have arrived (device/exchange/published_values.cuh); the V carries of a lane share words
+//            where they fit.
 // Few strips Where strips are so few that blocks would wait for the chunk before, column_chunk_group chunks are a
-//            group. A chunk publishes its summary as soon as it has it, and only the last one of a group the carry
-//            into the next group, so that the chain is a fraction as long. The last warp of a strip applies the
-//            summaries of the group's earlier chunks to the group's carry for the others, which takes a second
-//            __syncthreads.
+//            group. A chunk publishes its summary as soon as it has it, unless that overflowed, and only the last one
+//            of a group the carry into the next group, so that the chain is a fraction as long. The last warp of a
+//            strip applies the summaries of the group's earlier chunks to the group's carry for the others, which takes
+//            a second __syncthreads.
 // Direction  Lanes go from step 0 on. For walks against the order of memory the host reverses the tensors in time: they
 //            begin with their last step and have negative strides of time.
 //

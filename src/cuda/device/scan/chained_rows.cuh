@@ -17,8 +17,9 @@
 //            is fixed by the shape.
 // Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
 //            every single-pass scan relies on.
-// Sync       A block's warps synchronise once, by __syncthreads. A carry between blocks shows by its own words whether
-//            it has arrived (device/exchange/published_values.cuh).
+// Sync       A block's warps synchronise once, by __syncthreads, and again to add up sums, or to vote before they store
+//            where results take the place of what is read. A carry between blocks shows by its own words whether it has
+//            arrived (device/exchange/published_values.cuh).
 // Few rows   Where they are so few that blocks would wait for the chunk before, chunks are gathered in groups
 //            (chunk_groups.cuh), and the last warp of a row finds the carry into the chunk for the others, which takes
 //            a second __syncthreads. A reduction leaves out what no later chunk needs.
@@ -46,19 +47,22 @@
 //     InOrder                        static functions that walk in order; may be missing:
 //         again(p, at, v, warps, into, after)   walks the lane's steps of its row v again, from the carry `into` that
 //                                    enters `warps` warps earlier in time, and returns the carry after them, or
-//                                    `after` if `into` is not finite
+//                                    `after` if nothing can become finite
 //         in_place(p)                whether results take the place of what is read
-//         sums_in_warps(p)           whether walk() sums over lanes, so that all lanes of a warp walk again if one does
+//         sums_in_warps(p)           of columns: whether walk(carry) sums over the lanes of a warp, which then all walk
+//                                    again if one does; finish does nothing then
 //         carry(p, at, v, warps, into)          the carry into the lane's steps
-//         walk(p, at, chunk, warps, carry)      does what walk(carry), leave and finish do; called by all threads
+//         walk(p, at, chunk, warps, carry)      does what walk(carry), leave and finish do; called by all threads of
+//                                    the block, or of the warp with sums_in_warps
 //
 // Where a work has InOrder, a lane whose carry is not finite walks its steps again at the end of the kernel, since the
 // carry may only have overflowed on the way. Such a carry is not published before that: the lane owes it, that is, its
 // publish is deferred until it is right. The lane's place is then computed anew, so that nothing of it is kept in
 // registers for this. Such a work also has
 //
-//     finish(chunk, warps, again)    called by all threads of a block in the end; `again` tells that the lane walks
-//                                    again. Returns whether all lanes have to, the same to all.
+//     finish(chunk, warps, again)    called by all threads of a block after walk(carry), but for warps with
+//                                    sums_in_warps; `again` tells that the lane walks again. Returns whether all lanes
+//                                    of the block have to.
 //
 // and its monoid is_finite(map) and cut_to(carry), the map to that carry.
 //
@@ -107,12 +111,13 @@ struct ChainedRows {
     };
     static constexpr bool Down = Work::Down, has_groups = requires(const Params&q) { q.grouped; };
     static constexpr bool has_again = requires { typename Work::InOrder; };
-    // Work that a lane defers to the end of the kernel: `again`, to walk its steps again because their carry
-    // overflowed, or `all`, to walk them because that of another lane did, whose results must not be stored first or are
-    // summed with the lane's own; `owed`, to publish a carry that was held back, of which `carry` is what the lane computed, and `owed_summary`,
-    // that of the chunk, which the carry after it takes the place of. `any` is whether a lane of the warp has deferred
-    // something. It is computed before results are stored: reloading a spilled flag would have to wait for these
-    // stores.
+    // Work that a lane defers to the end of the kernel:
+    //     again          to walk its steps again, because their carry overflowed, or the summary that it publishes
+    //     all            to walk them because another lane has to, before whose walk nothing may be stored or summed
+    //     owed           to publish a carry that was held back, of which `carry` is what the lane computed
+    //     owed_summary   to publish the carry after the chunk in the place of the chunk's summary, which overflowed
+    // `any` is whether a lane of the warp has deferred something. It is computed before results are stored: reloading a
+    // spilled flag would have to wait for these stores.
     struct Rest {
         bool any = false, again = false, all = false, owed = false, owed_summary = false;
         Wide carry{};
@@ -225,7 +230,9 @@ struct ChainedRows {
             InOrder::walk(p, at, chunk, warps(), carry);
             rest.carry = carry[0];
         } else if (rest.again) {
-            rest.carry = InOrder::again(p, at, 0, warp_time, carry_into_chunk(), rest.carry);
+            const Wide into = carry_into_chunk();
+            if (rest.owed_summary) rest.carry = Monoid::apply(summary(), into);
+            rest.carry = InOrder::again(p, at, 0, warp_time, into, rest.carry);
         }
         if (rest.owed) publish_value(p.carries, place_of_carry(next()), rest.carry);
         if constexpr (has_groups)

@@ -21,7 +21,7 @@
 //            multiprocessors gives other bits.
 // Progress   All blocks wait for each other, so the launch is cooperative and has no more blocks than run at once.
 // Sync       Values between blocks carry the number of their wave as a tag; the warps of a block synchronise by
-//            mbarriers in shared memory.
+//            mbarriers in shared memory, and by a named barrier where results take the place of their source.
 // Limits     Gates are values for each element, of the data's dtype (f32, bf16, f16); nothing is reset or packed; rows
 //            begin at multiples of 16 bytes; compute capability 9.0 and newer. BATCH_INVARIANT rules it out. Tried
 //            before "chunked"; "rows" leaves it the problems that it is expected to compute faster.
@@ -220,7 +220,10 @@ struct RowWarp {
             read_all();  // so that the tile need not be kept in registers meanwhile
         }
         // Other warps may still read the steps that this one's results take the place of.
-        if (p.in_place != 0) ptx::named_barrier<1, 32 * Config::warps>();
+        if (p.in_place != 0) {
+            __syncwarp();
+            ptx::named_barrier<1, 32 * Config::warps>();
+        }
         Walker::complete(p, at, gate);
         if constexpr (Backward)
             walk.template backward<Kind::plain>(gate, source, carry, carry, Before{at, states, edge},

@@ -523,10 +523,10 @@ typedef struct flashscan_options {
  * but GATE and OUTPUT is kept from forward, inputs are never overwritten, and backward may be called repeatedly.
  *
  * Long time may be cut into pieces that run at once. The result is finite wherever h' = a h + x computed step by step
- * is; for a log or logit gate that is broadcast, the sum of g[t] * conj(h[t-1]) is formed first and has to be finite too.
- * On CUDA the product of a piece's gates is formed. Where one overflows, steps are walked one by one, which is slow. One
- * below the normal numbers of its type may count as 0: an error, in f32, of 2^-126 of the state before it at the most,
- * which later gates multiply.
+ * is; of a log or logit gate that is broadcast, the sum of g[t] * conj(h[t-1]) is formed first and has to be finite.
+ * On CUDA the product of a piece's gates is formed. Where it overflows, steps are walked one by one, which is slow. A
+ * product below the normal numbers of its type may count as 0: an error, in f32, of 2^-126 of the state before it at
+ * the most, which later gates multiply.
  *
  * Data types: dtype is that of INPUT, OUTPUT and their gradients. GATE and its gradient have gate_dtype:
  *
