@@ -156,7 +156,7 @@ struct LinearColumnsWork {
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part);
     }
-    __device__ __forceinline__ bool finish(int64_t chunk, const WarpsInTime& warps, bool again) {
+    __device__ __forceinline__ bool write_sums(int64_t chunk, const WarpsInTime& warps, bool again) {
         return sums_time() && sums.write(p, at, chunk, warps, again);
     }
 };

@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps walked in order, from memory: what kernels do again where products overflowed.
+// Sequential walks over steps in memory, which replace what a parallel scan got wrong because products overflowed.
 //
 // A parallel scan computes the carry into a lane's steps as A c + X from the carry c that enters some steps earlier,
 // where A is the product of the gates in between and X their result for a carry of zero. A and X may overflow although
-// every state of h' = a h + x is finite. The carry is then infinite or NaN, for no arithmetic makes either finite
-// again, and a carry of exactly zero leaves A out. So a carry that is finite is right. Where it is not, the lane in the
-// end walks again, from a carry between blocks or the start of the row, which are right, to its last step, and stores
-// its results once more. Lanes publish no carry for other blocks before it is right.
+// every state of h' = a h + x is finite. A carry is right if it is the one that the walk from step to step gives, which
+// may be infinite or NaN too. Every finite carry is right: without a reset or the begin of a sequence, no later step
+// makes an infinite A or X finite again, and `apply` returns X alone where c is exactly zero, so that an infinite A
+// does no harm there. Where a carry is not finite, the lane in the end walks again, from a carry between blocks or the
+// start of the row, which are right, to its last step, and stores its results once more. Lanes publish no carry for
+// other blocks before it is right.
 //
-// This happens at the end of a kernel, when nothing is left in registers that the call would have to preserve. In the
-// kernels of few_long_rows, whose lanes walk many tiles, a lane instead finds its carry in order and then reads its
-// tile once more; and the warps that find the carries between blocks walk a chunk whose summary overflowed.
+// This happens at the end of a kernel, when nothing is left in registers that the call would have to preserve. A lane
+// of the kernels of few_long_rows walks many tiles and does not wait for the end: it finds its carry in order and reads
+// its tile once more. The warps that find the carries between blocks walk a chunk there whose summary overflowed.
 //
 // Where the results take the place of their source, a step may be gone when a lane comes to walk it again. There the
-// block asks before it stores anything whether a carry of any of its lanes has overflowed. If so, all lanes first find
-// their carries in order and then walk their steps from them.
+// block asks before it stores anything whether a carry of any of its lanes has overflowed, or the summary of its chunk.
+// If so, all lanes first find their carries in order and then walk their steps from them. In short_rows.cuh a warp asks
+// so before each tile.
 //
 // Other blocks' steps may be gone too. So where blocks compose the summaries of earlier chunks, a chunk whose summary
-// overflowed withholds it: it publishes the carry after it, once that is right, as a summary that is cut off from what
-// came before. "rows" and "columns" always do, "chunked" where results take the place of their source.
+// overflowed publishes none at first. Once the carry after the chunk is right, it publishes the map that is cut off
+// from what came before and gives that carry. "rows" and "columns" do so whenever chunks are gathered in groups,
+// "chunked" where results take the place of their source.
 //
-// Sums of gradients would hold on to what overflowed. The lanes whose terms are added up, those of a block or of a
-// warp, ask before they write a sum whether a carry of any of them has overflowed, and then all walk again.
+// A sum of gradients that contains NaN cannot be corrected afterwards. The lanes whose terms are added up, those of a
+// block or of a warp, ask before they write a sum whether a carry of any of them has overflowed, and then all walk
+// again.
 #pragma once
 
 #include "cuda/device/math/finite.cuh"
@@ -169,7 +174,7 @@ struct LaneInOrder {
         if (!is_worth_walking(p, is_finite(into))) return after;
         return walk_in_order<Ty, Down, Backward>(p, at.batch, row, start(tiles), first(), beyond(), into);
     }
-    // The same in two: the carry into the lane's steps, and the walk over them from there.
+    // The two halves, whether they are worth walking or not: the carry into the lane's steps, and the walk from there.
     __device__ __forceinline__ Wide carry(int64_t tiles, Wide into) const {
         return walk_in_order<Ty, Down, Backward>(p, at.batch, row, start(tiles), first(), first(), into);
     }

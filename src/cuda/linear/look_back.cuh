@@ -3,15 +3,16 @@
 // the format of a summary (Record) alone.
 //
 // Chunks are gathered in groups of 2^log2_group_chunks, groups in links of 2^log2_link_groups. The last chunk of a
-// group publishes the group's total without waiting for any carry, unless it overflowed (in_order.cuh). A chunk
-// composes the totals of the earlier groups of its link, then the summaries of the earlier chunks of its group, in a
-// tree fixed by its place, and applies them to the carry that enters its link, which the last chunk of the link before
-// published. So only the carries of links are known one after another. With rows enough a link is one chunk.
+// group publishes the group's total without waiting for any carry; where results take the place of their source, a
+// total that overflowed waits for one (in_order.cuh). A chunk composes the totals of the earlier groups of its link,
+// then the summaries of the earlier chunks of its group, in a tree fixed by its place, and applies them to the carry
+// that enters its link, which the last chunk of the link before published. So only the carries of links are known one
+// after another. With rows enough a group and a link are one chunk.
 //
-// Unlike the decoupled look-back of single-pass prefix sums, which takes whatever earlier blocks have published so far,
-// the values that a chunk combines are fixed by its place. Blocks exchange summaries and carries through published
-// values (device/exchange/published_values.cuh): there are no flags and no fences, and the bits do not depend on which
-// block is ready first.
+// The decoupled look-back of single-pass prefix sums combines whatever earlier blocks have published so far. Here the
+// place of a chunk fixes what it combines. Blocks exchange summaries and carries through published values
+// (device/exchange/published_values.cuh): there are no flags and no fences, and the bits do not depend on which block
+// is ready first.
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"

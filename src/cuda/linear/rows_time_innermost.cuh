@@ -158,7 +158,7 @@ struct LinearRowsWork {
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
     }
-    __device__ __forceinline__ bool finish(int64_t chunk, const WarpsInTime& warps, bool again) {
+    __device__ __forceinline__ bool write_sums(int64_t chunk, const WarpsInTime& warps, bool again) {
         return sums_gate() && sums.write(p, at, chunk, warps, again);
     }
 };

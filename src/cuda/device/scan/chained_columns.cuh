@@ -142,7 +142,7 @@ struct ChainedColumns {
         }
         work.walk(carry);
         if constexpr (has_again)
-            if (work.finish(chunk, warps(), rest.again != 0)) {
+            if (work.write_sums(chunk, warps(), rest.again != 0)) {
                 rest.all = rest.any = true;
                 return rest;
             }

@@ -17,12 +17,14 @@
 //            is fixed by the shape.
 // Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
 //            every single-pass scan relies on.
-// Sync       A block's warps synchronise once, by __syncthreads, and again to add up sums, or to vote before they store
-//            where results take the place of what is read. A carry between blocks shows by its own words whether it has
-//            arrived (device/exchange/published_values.cuh).
+// Sync       A block's warps synchronise by __syncthreads, once; once more to add up sums or in groups of chunks; and,
+//            where results take the place of what is read, to vote before they store and between carries and walks in
+//            order. A carry between blocks shows by its own words whether it has arrived
+//            (device/exchange/published_values.cuh).
 // Few rows   Where they are so few that blocks would wait for the chunk before, chunks are gathered in groups
-//            (chunk_groups.cuh), and the last warp of a row finds the carry into the chunk for the others, which takes
-//            a second __syncthreads. A reduction leaves out what no later chunk needs.
+//            (chunk_groups.cuh), and the last of a chunk's warps finds the carry into the chunk for the others, which
+//            takes a second __syncthreads. Where no step is stored, only the last two chunks and the last of each group
+//            find carries.
 //
 // A monoid is a struct of static functions:
 //
@@ -50,19 +52,19 @@
 //                                    `after` if nothing can become finite
 //         in_place(p)                whether results take the place of what is read
 //         sums_in_warps(p)           of columns: whether walk(carry) sums over the lanes of a warp, which then all walk
-//                                    again if one does; finish does nothing then
+//                                    again if one does; write_sums has no barrier then
 //         carry(p, at, v, warps, into)          the carry into the lane's steps
-//         walk(p, at, chunk, warps, carry)      does what walk(carry), leave and finish do; called by all threads of
-//                                    the block, or of the warp with sums_in_warps
+//         walk(p, at, chunk, warps, carry)      does what walk(carry), leave and write_sums do; called by all threads
+//                                    of the block, or of the warp with sums_in_warps
 //
 // Where a work has InOrder, a lane whose carry is not finite walks its steps again at the end of the kernel, since the
-// carry may only have overflowed on the way. Such a carry is not published before that: the lane owes it, that is, its
-// publish is deferred until it is right. The lane's place is then computed anew, so that nothing of it is kept in
-// registers for this. Such a work also has
+// carry may only have overflowed on the way. A lane that has to publish a carry out of the chunk which is not finite
+// owes it: it defers that until its last walk has made the carry right. The lane's place is then computed anew, so that
+// nothing of it is kept in registers for this. Such a work also has
 //
-//     finish(chunk, warps, again)    called by all threads of a block after walk(carry), but for warps with
-//                                    sums_in_warps; `again` tells that the lane walks again. Returns whether all lanes
-//                                    of the block have to.
+//     write_sums(chunk, warps, again)   called by all threads of a block after walk(carry), but for warps that have
+//                                    returned for sums_in_warps; `again` tells that the lane walks again. Returns
+//                                    whether all lanes of the block have to, and then has written nothing.
 //
 // and its monoid is_finite(map) and cut_to(carry), the map to that carry.
 //
@@ -209,7 +211,7 @@ struct ChainedRows {
         }
         work.walk(carry);
         if constexpr (has_again)
-            if (work.finish(chunk, warps(), rest.again)) {
+            if (work.write_sums(chunk, warps(), rest.again)) {
                 rest.all = rest.any = true;
                 return rest;
             }
@@ -231,6 +233,7 @@ struct ChainedRows {
             rest.carry = carry[0];
         } else if (rest.again) {
             const Wide into = carry_into_chunk();
+            // Where no step is stored, the lane has not walked, and its carry is that of the summary.
             if (rest.owed_summary) rest.carry = Monoid::apply(summary(), into);
             rest.carry = InOrder::again(p, at, 0, warp_time, into, rest.carry);
         }
