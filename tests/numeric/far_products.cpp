@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include "numeric/problems.h"
 #include "numeric/property.h"
 #include "numeric/wandering.h"
 
@@ -36,6 +37,11 @@ void expect_near_reference(const Case& c, Data data) {
     if (p.state_in)
         expect_close(
             compare("GRAD|STATE_IN", {p.state_rows(), 1, p.channels}, 1, b.grad_state_in, reference.grad_state_in));
+}
+
+Case placed(Case c, bool in_place) {
+    c.problem.in_place = in_place;
+    return c;
 }
 
 class FarProducts : public Property {};
@@ -85,14 +91,11 @@ class Climbing : public Property {};
 
 // Rows so long that chunks are gathered in groups.
 std::vector<Problem> long_problems() {
-    std::vector<Problem> problems;
-    for (const char* line : {"linear f32 BCT b1 t600000 c1 state-in state-out seed31",
-                             "linear f32 BCT b1 t300000 c2 reverse state-in state-out seed32",
-                             "linear bf16 BTC b1 t20000 c32 state-in state-out seed33",
-                             "linear bf16 BTC b1 t20000 c32 reverse state-in state-out seed34",
-                             "linear f32 BTC b1 t8000 c64 state-in state-out seed35"})
-        problems.push_back(problem_of(line));
-    return problems;
+    return problems_of({"linear f32 BCT b1 t600000 c1 state-in state-out seed31",
+                        "linear f32 BCT b1 t300000 c2 reverse state-in state-out seed32",
+                        "linear bf16 BTC b1 t20000 c32 state-in state-out seed33",
+                        "linear bf16 BTC b1 t20000 c32 reverse state-in state-out seed34",
+                        "linear f32 BTC b1 t8000 c64 state-in state-out seed35"});
 }
 std::vector<Target> cuda_targets() {
     std::vector<Target> targets = all_targets();
@@ -102,35 +105,29 @@ std::vector<Target> cuda_targets() {
 
 // Rows with one gate, whose gradient is a sum.
 std::vector<Problem> shared_gate_problems() {
-    std::vector<Problem> problems;
-    for (const char* line : {"linear f32 BTC b2 t700 c64 broadcast-c state-in state-out seed36",
-                             "linear f32 BTC b1 t1300 c70 broadcast-bc reverse state-in state-out seed37",
-                             "linear bf16 BTC b2 t900 c66 broadcast-c state-in state-out seed38",
-                             "linear bf16 BTC b1 t900 c33 broadcast-c reverse state-in state-out seed39",
-                             "linear f64 BTC b2 t700 c40 broadcast-c state-in state-out seed40",
-                             "linear f32 BCT b2 t1100 c5 broadcast-c state-in state-out seed41",
-                             "linear f32 BCT b3 t1100 c5 broadcast-b state-in state-out seed42"})
-        problems.push_back(problem_of(line));
-    return problems;
+    return problems_of({"linear f32 BTC b2 t700 c64 broadcast-c state-in state-out seed36",
+                        "linear f32 BTC b1 t1300 c70 broadcast-bc reverse state-in state-out seed37",
+                        "linear bf16 BTC b2 t900 c66 broadcast-c state-in state-out seed38",
+                        "linear bf16 BTC b1 t900 c33 broadcast-c reverse state-in state-out seed39",
+                        "linear f64 BTC b2 t700 c40 broadcast-c state-in state-out seed40",
+                        "linear f32 BCT b2 t1100 c5 broadcast-c state-in state-out seed41",
+                        "linear f32 BCT b3 t1100 c5 broadcast-b state-in state-out seed42"});
 }
 std::vector<Problem> one_gate_problems() {
-    std::vector<Problem> problems;
-    for (const char* line : {"linear f32 BTC b2 t310 c64 broadcast-t state-in state-out seed43",
-                             "linear f32 BTC b1 t290 c70 broadcast-tc reverse state-in state-out seed44",
-                             "linear bf16 BTC b2 t300 c66 broadcast-bt state-in state-out seed45",
-                             "linear bf16 BTC b1 t300 c33 broadcast-btc reverse state-in state-out seed46",
-                             "linear f64 BTC b2 t300 c40 broadcast-t state-in state-out seed47",
-                             "linear f32 BCT b2 t1100 c5 broadcast-t state-in state-out seed48",
-                             "linear f32 BCT b3 t9100 c3 broadcast-bt reverse state-in state-out seed49",
-                             "linear bf16 BCT b2 t2100 c5 broadcast-t state-in state-out seed50",
-                             "linear f64 BCT b1 t1100 c5 broadcast-btc state-in state-out seed51",
-                             "linear f32 BTC b1 t800 c40 broadcast-t sequences3 state-in state-out seed56",
-                             "linear f32 BTC b1 t800 c40 broadcast-t sequences3 invariant state-in state-out seed57",
-                             "linear f32 BCT b1 t9000 c3 broadcast-t sequences2 invariant reverse state-in state-out "
-                             "seed58",
-                             "linear bf16 BTC b1 t800 c33 broadcast-tc sequences2 invariant state-in state-out seed59"})
-        problems.push_back(problem_of(line));
-    return problems;
+    return problems_of({"linear f32 BTC b2 t310 c64 broadcast-t state-in state-out seed43",
+                        "linear f32 BTC b1 t290 c70 broadcast-tc reverse state-in state-out seed44",
+                        "linear bf16 BTC b2 t300 c66 broadcast-bt state-in state-out seed45",
+                        "linear bf16 BTC b1 t300 c33 broadcast-btc reverse state-in state-out seed46",
+                        "linear f64 BTC b2 t300 c40 broadcast-t state-in state-out seed47",
+                        "linear f32 BCT b2 t1100 c5 broadcast-t state-in state-out seed48",
+                        "linear f32 BCT b3 t9100 c3 broadcast-bt reverse state-in state-out seed49",
+                        "linear bf16 BCT b2 t2100 c5 broadcast-t state-in state-out seed50",
+                        "linear f64 BCT b1 t1100 c5 broadcast-btc state-in state-out seed51",
+                        "linear f32 BTC b1 t800 c40 broadcast-t sequences3 state-in state-out seed56",
+                        "linear f32 BTC b1 t800 c40 broadcast-t sequences3 invariant state-in state-out seed57",
+                        "linear f32 BCT b1 t9000 c3 broadcast-t sequences2 invariant reverse state-in state-out "
+                        "seed58",
+                        "linear bf16 BTC b1 t800 c33 broadcast-tc sequences2 invariant state-in state-out seed59"});
 }
 
 TEST_P(Climbing, FromAnInputThatFollowsAGateOfZero) {
@@ -140,8 +137,7 @@ TEST_P(Climbing, FromAnInputThatFollowsAGateOfZero) {
 
 // Steps are gone where results have taken their place.
 TEST_P(Climbing, InPlace) {
-    Case c = GetParam();
-    c.problem.in_place = true;
+    const Case c = placed(GetParam(), true);
     expect_near_reference(c, climbing_data(c.problem));
 }
 
@@ -168,8 +164,7 @@ TEST_P(Climbing, WithNothingToCarry) {
 }
 
 TEST_P(Climbing, WithNothingToCarryInPlace) {
-    Case c = GetParam();
-    c.problem.in_place = true;
+    const Case c = placed(GetParam(), true);
     expect_near_reference(c, data_with_nothing_to_carry(c.problem));
 }
 
@@ -192,11 +187,7 @@ TEST_P(Growing, FromAlmostNothing) {
     std::fill(data.grad_output.begin(), data.grad_output.end(), 0.0);
     for (Values* edge : {&data.state_in, &data.grad_state_out})
         for (Value& v : *edge) v = rounded(state_dtype(p.dtype), v * std::exp2(-0.8 * range));
-    for (const bool in_place : {false, true}) {
-        Case c = GetParam();
-        c.problem.in_place = in_place;
-        expect_near_reference(c, data);
-    }
+    for (const bool in_place : {false, true}) expect_near_reference(placed(GetParam(), in_place), data);
 }
 
 class Infinity : public Property {};

@@ -321,21 +321,24 @@ std::vector<Problem> shared_gates(std::initializer_list<const char*> shapes) {
     return problems;
 }
 
+std::vector<Problem> problems_of(std::initializer_list<const char*> lines) {
+    std::vector<Problem> problems;
+    for (const char* line : lines) problems.push_back(support::problem_of(line));
+    return problems;
+}
+
 std::vector<Problem> chunk_groups() {
     // A group has 128 chunks of 8192 steps of f32, 16384 of 16-bit data and 4096 of f64 and c64 forward, of half as
     // many backward.
-    std::vector<Problem> problems;
-    for (const char* text : {"linear f32 BTC b1 t1100003 c1 state-in state-out seed5300",
-                             "linear bf16 BCT b1 t2100001 c1 reverse reset state-in state-out seed5301",
-                             "linear f64 BCT b4 t270001 c3 state-in state-out seed5302",
-                             "linear c64 BCT b1 t530000 c3 reverse reset state-in seed5303",
-                             "linear f32 BCT b3 t530004 c1 broadcast-t state-in state-out seed5304",
-                             "linear f32 BTC b1 t1100003 c1 reset sequences5 offsets-i32 grads-xg seed5305",
-                             "linear bf16 BCT b1 t1060000 c3 reverse sequences3 grads-xg seed5306",
-                             "linear f32 BCT b1 t540000 c3 in-place state-in state-out grads-xs seed5307",
-                             "linear fwd f16 BCT b1 t2100008 c1 gate-f32 form-log state-in state-out seed5308"})
-        problems.push_back(support::problem_of(text));
-    return problems;
+    return problems_of({"linear f32 BTC b1 t1100003 c1 state-in state-out seed5300",
+                        "linear bf16 BCT b1 t2100001 c1 reverse reset state-in state-out seed5301",
+                        "linear f64 BCT b4 t270001 c3 state-in state-out seed5302",
+                        "linear c64 BCT b1 t530000 c3 reverse reset state-in seed5303",
+                        "linear f32 BCT b3 t530004 c1 broadcast-t state-in state-out seed5304",
+                        "linear f32 BTC b1 t1100003 c1 reset sequences5 offsets-i32 grads-xg seed5305",
+                        "linear bf16 BCT b1 t1060000 c3 reverse sequences3 grads-xg seed5306",
+                        "linear f32 BCT b1 t540000 c3 in-place state-in state-out grads-xs seed5307",
+                        "linear fwd f16 BCT b1 t2100008 c1 gate-f32 form-log state-in state-out seed5308"});
 }
 
 }  // namespace numeric

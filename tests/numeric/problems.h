@@ -22,6 +22,9 @@ enum class Size {
     skewed       // as columns, odd numbers of channels, 16-bit data
 };
 
+// The problems of these lines (support::problem_of).
+std::vector<support::Problem> problems_of(std::initializer_list<const char*> lines);
+
 // Every pair of levels of all features.
 std::vector<support::Problem> pairs(Size size);
 // Each feature by itself on an otherwise plain problem.

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "numeric/problems.h"
+
 namespace numeric {
 
 using namespace support;
@@ -113,7 +115,7 @@ Range range_of(int32_t dtype, bool steep) {
 }
 
 std::vector<Problem> far_problems() {
-    const char* const lines[] = {
+    return problems_of({
         "linear f32 BTC b1 t2300 c64 state-in state-out seed1",
         "linear f32 BTC b2 t4100 c9 state-in state-out seed2",
         "linear f32 BTC b3 t1100 c17 form-log state-in state-out reverse seed3",
@@ -152,10 +154,7 @@ std::vector<Problem> far_problems() {
         "linear f32 BCT b1 t5000 c3 sequences4 invariant reverse state-in state-out seed53",
         "linear bf16 BCT b1 t5000 c2 sequences3 seed54",
         "linear f32 BCT b2 t2100 c5 reset seed55",
-    };
-    std::vector<Problem> problems;
-    for (const char* line : lines) problems.push_back(problem_of(line));
-    return problems;
+    });
 }
 
 }  // namespace numeric

@@ -239,7 +239,8 @@ struct ChainedRows {
         }
         if (rest.owed) publish_value(p.carries, place_of_carry(next()), rest.carry);
         if constexpr (has_groups)
-            if (rest.owed_summary) publish_value(p.records, place_of_summary(chunk), record_of(rest.carry));
+            if (rest.owed_summary)
+                publish_value(p.records, place_of_summary(chunk), Monoid::to_record(Monoid::cut_to(rest.carry)));
     }
     // The carry into the chunk, when it does not matter how long it takes to find it.
     __device__ __forceinline__ Wide carry_into_chunk() const {
@@ -255,7 +256,6 @@ struct ChainedRows {
     __device__ __forceinline__ int64_t place_of_summary(uint32_t of) const {
         return (at.batch * p.rows + at.row) * p.chunks + of;
     }
-    static __device__ __forceinline__ Record record_of(Wide carry) { return Monoid::to_record(Monoid::cut_to(carry)); }
     __device__ __forceinline__ WarpsInTime warps() const {
         return {ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time};
     }
