@@ -132,8 +132,9 @@ struct Extremum {
     // a where r is taken, else b.
     template <typename T>
     FLASHSCAN_HD static T choose(T l, T r, T a, T b) {
-        const T beaten = Max ? select(r > l, a, b) : select(r < l, a, b);
-        return select(l == l, select(r == r, beaten, a), b);
+        // A comparison with NaN is false.
+        const T unless_beaten = Max ? select(r <= l, b, a) : select(r >= l, b, a);
+        return select(l == l, unless_beaten, b);
     }
     template <typename T>
     FLASHSCAN_HD static T combine(T l, T r) {

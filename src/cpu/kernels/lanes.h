@@ -28,6 +28,8 @@ struct Lanes {
     friend FLASHSCAN_INLINE Lanes& operator+=(Lanes& a, Lanes b) { return a = a + b; }
     friend FLASHSCAN_INLINE Mask<T> operator<(Lanes a, Lanes b) { return {a.v < b.v}; }
     friend FLASHSCAN_INLINE Mask<T> operator>(Lanes a, Lanes b) { return {a.v > b.v}; }
+    friend FLASHSCAN_INLINE Mask<T> operator<=(Lanes a, Lanes b) { return {a.v <= b.v}; }
+    friend FLASHSCAN_INLINE Mask<T> operator>=(Lanes a, Lanes b) { return {a.v >= b.v}; }
     friend FLASHSCAN_INLINE Mask<T> operator==(Lanes a, Lanes b) { return {a.v == b.v}; }
 };
 
@@ -54,6 +56,8 @@ struct Integers {
     friend FLASHSCAN_INLINE Integers operator^(Integers a, Integers b) { return of(a.bits() ^ b.bits()); }
     friend FLASHSCAN_INLINE Mask<T> operator<(Integers a, Integers b) { return {a.v < b.v}; }
     friend FLASHSCAN_INLINE Mask<T> operator>(Integers a, Integers b) { return {a.v > b.v}; }
+    friend FLASHSCAN_INLINE Mask<T> operator<=(Integers a, Integers b) { return {a.v <= b.v}; }
+    friend FLASHSCAN_INLINE Mask<T> operator>=(Integers a, Integers b) { return {a.v >= b.v}; }
     friend FLASHSCAN_INLINE Mask<T> operator==(Integers a, Integers b) { return {a.v == b.v}; }
 };
 template <typename T>

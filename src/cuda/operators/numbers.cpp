@@ -6,6 +6,7 @@
 #include "cuda/operators/backward_params.h"
 #include "cuda/operators/candidates.h"
 #include "cuda/operators/numbers_chained.h"
+#include "cuda/operators/numbers_short_rows.h"
 #include "cuda/operators/scan.h"
 
 namespace flashscan::cuda {
@@ -55,21 +56,31 @@ class Numbers final : public OperatorKernel {
           variants_(std::move(variants)),
           indexed_(std::move(indexed)),
           overlaps_(p_.differentiable() && can_overlap(variants_.front()->kernels.gradients, device_)) {
-        chained_ = ChainedNumbers::make(p_, false, options, chained_forward_);
-        if (p_.differentiable() && !p_.has_slopes() && !p_.is_reduction())
-            chained_back_ = ChainedNumbers::make(p_, true, options, chained_backward_);
+        short_ = ShortNumbers::make(p_, false, options);
+        chained_ = ChainedNumbers::make(p_, ChainedUse::scan, options, chained_forward_);
         chains_overlap_ = chained_ && can_overlap(chained_->kernel(), device_);
+        if (!p_.differentiable()) return;
+        if (p_.has_slopes())
+            chained_gradients_ = ChainedNumberGradients::make(p_, options, chained_backward_);
+        else if (!p_.is_reduction()) {
+            short_sums_ = ShortNumbers::make(p_, true, options);
+            chained_sums_ = ChainedNumbers::make(p_, ChainedUse::sum_gradients, options, chained_backward_);
+        }
     }
 
     std::string describe() const override {
         const Variant& v = *variants_.front();
         std::string text = "forward ";
+        if (short_) text += fmt::format("{}, or where arrays are not aligned ", short_->describe());
         if (chained_) text += fmt::format("{}, or where arrays do not lie for it ", chained_->describe());
         text += v.scan.describe();
         if (indexed_ != nullptr) text += fmt::format("; with INDEX {}", indexed_->scan.describe());
         if (!p_.differentiable()) return text;
         text += "; backward ";
-        if (chained_back_) text += fmt::format("{}, or where arrays do not lie for it ", chained_back_->describe());
+        if (short_sums_) text += fmt::format("{}, or where arrays are not aligned ", short_sums_->describe());
+        if (chained_sums_) text += fmt::format("{}, or where arrays do not lie for it ", chained_sums_->describe());
+        if (chained_gradients_)
+            text += fmt::format("{}, or where arrays do not lie for it ", chained_gradients_->describe());
         text += v.gradients.describe();
         return text;
     }
@@ -84,17 +95,21 @@ class Numbers final : public OperatorKernel {
     void forward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
         void* const output = p_.is_reduction() ? nullptr : b.output;
-        if (chained_ && b.index == nullptr && chained_->takes(b.input, output))
-            return chained_->run({b.input, output, p_.is_reduction() ? b.output : nullptr, b.state_in, b.state_out},
-                                 b.scratch, chains_overlap_, stream);
+        const NumberArrays arrays{b.input, output, p_.is_reduction() ? b.output : nullptr, b.state_in, b.state_out};
+        if (short_ && b.index == nullptr && short_->takes({b.input, output})) return short_->run(arrays, stream);
+        if (chained_ && b.index == nullptr && chained_->takes({b.input, output}))
+            return chained_->run(arrays, b.scratch, chains_overlap_, stream);
         (b.index != nullptr ? indexed_->scan : pick({b.input, b.output}).scan).forward(b, stream);
     }
 
     void backward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        if (chained_back_ && b.grad_output != nullptr && chained_back_->takes(b.grad_output, b.grad_input))
-            return chained_back_->run({b.grad_output, b.grad_input, nullptr, b.grad_state_out, b.grad_state_in},
-                                      b.scratch, chains_overlap_, stream);
+        const NumberArrays arrays{b.grad_output, b.grad_input, nullptr, b.grad_state_out, b.grad_state_in};
+        if (short_sums_ && b.grad_output != nullptr && short_sums_->takes({b.grad_output, b.grad_input}))
+            return short_sums_->run(arrays, stream);
+        if (chained_sums_ && b.grad_output != nullptr && chained_sums_->takes({b.grad_output, b.grad_input}))
+            return chained_sums_->run(arrays, b.scratch, chains_overlap_, stream);
+        if (chained_gradients_ && chained_gradients_->takes(b)) return chained_gradients_->run(b, stream);
         const bool recomputes = p_.has_slopes();
         const void* const input = recomputes ? b.input : nullptr;
         const Variant& v = pick({input, b.grad_output, b.grad_input});
@@ -133,8 +148,10 @@ class Numbers final : public OperatorKernel {
     std::vector<std::unique_ptr<Variant>> variants_;  // for words of channels, if there is one; for single channels
     std::unique_ptr<IndexedVariant> indexed_;         // of operators that have INDEX
     bool overlaps_;
-    // Chained scans, which many rows take: forward, and backward for sums only.
-    std::optional<ChainedNumbers> chained_, chained_back_;
+    std::optional<ShortNumbers> short_, short_sums_;  // of short rows with time innermost
+    // Chained scans, which many rows take: forward, backward for sums, and backward for the others.
+    std::optional<ChainedNumbers> chained_, chained_sums_;
+    std::optional<ChainedNumberGradients> chained_gradients_;
     Workspace chained_forward_, chained_backward_;
     bool chains_overlap_ = false;
 };

@@ -16,7 +16,7 @@ constexpr int64_t sector_bytes = 32;
 
 }  // namespace
 
-std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, bool backward, const Options& options,
+std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, ChainedUse use, const Options& options,
                                                    Workspace& workspace) {
     const ChainedNumberKernels* kernels = chained_number_kernels(p.dtype, p.kind);
     // The number of rows decides how steps are cut into chunks, so results would depend on the batch.
@@ -26,8 +26,12 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, boo
     ChainedNumbers c;
     const OperatorProblem::Steps steps = p.steps();
     c.time_inner_ = p.layout == Layout::bct || steps.time == 1;
+    const bool backward = use == ChainedUse::sum_gradients || use == ChainedUse::gradients;
     c.down_ = (p.direction == Direction::reverse) != backward;
-    c.kernels_ = &kernels->of[c.time_inner_];
+    c.kernels_ = &(use == ChainedUse::gradients ? kernels->gradients
+                   : use == ChainedUse::marks   ? kernels->marks
+                                                : kernels->scan)[c.time_inner_];
+    if (c.kernels_->kernel[0] == nullptr) return std::nullopt;
     const int64_t batches = c.time_inner_ ? Extent(1) : p.batch,
                   rows = c.time_inner_ ? p.batch * p.channels : p.channels;
     const int lane_rows = c.kernels_->lane_rows;
@@ -64,32 +68,40 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, boo
     params.log2_warp_rows = c.tuning_.log2_warp_rows;
     params.grouped = grouped;
     // Hardly any block of a reduction waits for another, so it needs no tiles ahead.
-    if (grouped && c.time_inner_ && !p.is_reduction())
+    if (grouped && c.time_inner_ && !p.is_reduction() && use != ChainedUse::gradients)
         params.ahead = steps_ahead(c.tuning_, device_attribute(cudaDevAttrMultiProcessorCount, options.device));
-    // A summary is a number, as a carry is.
+    const ChainedKernels& marked = kernels->gradients[c.time_inner_];
+    if (marked.steps > 0)
+        params.mark_places =
+            c.time_inner_ ? ceil_div(p.time + marked.skew, int64_t{32} * marked.steps) : p.time / marked.steps;
+    c.state_bytes_ = size_of(state_dtype(p.dtype));
     const auto [carries, all] =
         exchanged_bytes(c.tuning_, c.group_chunks(), Extent(batches) * ceil_div(rows, int64_t{lane_rows}),
-                        c.kernels_->carry_bytes, c.kernels_->carry_bytes);
+                        c.kernels_->carry_bytes, c.kernels_->record_bytes);
     c.carries_bytes_ = static_cast<size_t>(carries);
     c.exchanged_bytes_ = static_cast<size_t>(all);
     c.exchanged_ = workspace.book(all);
     return c;
 }
 
-bool ChainedNumbers::takes(const void* from, const void* to) const {
-    const auto in = reinterpret_cast<uintptr_t>(from), out = to == nullptr ? in : reinterpret_cast<uintptr_t>(to);
+bool ChainedNumbers::takes(std::initializer_list<const void*> arrays) const {
     const auto access = static_cast<uintptr_t>(element_bytes_ * kernels_->lane_rows);
-    if (in % access != 0 || out % access != 0) return false;
-    return !time_inner_ || (in - out) % 16 == 0;
+    std::optional<uintptr_t> first;
+    for (const void* array : arrays) {
+        const auto address = reinterpret_cast<uintptr_t>(array);
+        if (array == nullptr) continue;
+        if (address % access != 0 || (time_inner_ && first && (*first - address) % 16 != 0)) return false;
+        first = address;
+    }
+    return true;
 }
 
-void ChainedNumbers::run(const NumberArrays& arrays, void* scratch, bool overlaps, void* stream) const {
-    NumberChainParams params = params_;
-    params.input.point(arrays.from, params.time);
-    params.output.point(arrays.to, params.time);
-    params.reduced = arrays.reduced;
-    params.state_in = arrays.state_in;
-    params.state_out = arrays.state_out;
+int64_t ChainedNumbers::marks_bytes() const {
+    return params_.batches * params_.rows * params_.mark_places * state_bytes_;
+}
+
+template <typename Params>
+void ChainedNumbers::launch_chained(Params params, void* scratch, bool overlaps, void* stream) const {
     LaunchShape shape = blocks_of(tuning_.blocks, 32 * tuning_.warps);
     shape.shared_bytes = kernels_->warp_bytes * tuning_.warps;
     if (params.chunks > 1) {
@@ -100,6 +112,54 @@ void ChainedNumbers::run(const NumberArrays& arrays, void* scratch, bool overlap
         shape.overlaps = overlaps;
     }
     launch(kernel(), shape, stream, params, sets_);
+}
+
+void ChainedNumbers::run(const NumberArrays& arrays, void* scratch, bool overlaps, void* stream) const {
+    NumberChainParams params = params_;
+    params.input.point(arrays.from, params.time);
+    params.output.point(arrays.to, params.time);
+    params.reduced = arrays.reduced;
+    params.state_in = arrays.state_in;
+    params.state_out = arrays.state_out;
+    params.marks = arrays.marks;
+    launch_chained(params, scratch, overlaps, stream);
+}
+
+void ChainedNumbers::run_gradients(const OperatorBuffers& b, bool reduction, void* marks, bool overlaps,
+                                   void* stream) const {
+    NumberGradientParams params{params_, params_.input, nullptr, nullptr};
+    params.input.point(b.input, params.time);
+    params.output.point(b.grad_input, params.time);
+    params.grad_output.point(reduction ? nullptr : b.grad_output, params.time);
+    params.grad_reduced = reduction ? b.grad_output : nullptr;
+    params.first = b.state_in;
+    params.state_in = b.grad_state_out;
+    params.state_out = b.grad_state_in;
+    params.marks = marks;
+    launch_chained(params, b.scratch, overlaps, stream);
+}
+
+std::optional<ChainedNumberGradients> ChainedNumberGradients::make(const OperatorProblem& p, const Options& options,
+                                                                   Workspace& workspace) {
+    Workspace booked = workspace;
+    const auto marks = ChainedNumbers::make(p, ChainedUse::marks, options, booked),
+               gradients = ChainedNumbers::make(p, ChainedUse::gradients, options, booked);
+    if (!marks || !gradients) return std::nullopt;
+    ChainedNumberGradients c;
+    c.marks_ = *marks;
+    c.gradients_ = *gradients;
+    c.place_ = booked.book(marks->marks_bytes());
+    c.reduction_ = p.is_reduction();
+    c.marks_overlap_ = can_overlap(marks->kernel(), options.device);
+    c.gradients_overlap_ = can_overlap(gradients->kernel(), options.device);
+    workspace = booked;
+    return c;
+}
+
+void ChainedNumberGradients::run(const OperatorBuffers& b, void* stream) const {
+    void* const marks = static_cast<char*>(b.scratch) + place_;
+    marks_.run({.from = b.input, .state_in = b.state_in, .marks = marks}, b.scratch, marks_overlap_, stream);
+    gradients_.run_gradients(b, reduction_, marks, gradients_overlap_, stream);
 }
 
 std::string ChainedNumbers::describe() const {

@@ -47,18 +47,6 @@ struct NumberMonoid {
     static __device__ __forceinline__ bool is_cut(Wide) { return false; }
 };
 
-// The logarithm of the sum of the exponentials of L numbers: their logaddexp by one logarithm. Its absolute error is
-// that of a sum between 1 and L, added up as four partial sums.
-template <int L, typename Wide, typename Get>
-__device__ __forceinline__ Wide log_of_sum(Get&& get) {
-    Wide most = get(0), sum[4] = {};
-#pragma unroll
-    for (int i = 1; i < L; ++i) most = select(get(i) > most, get(i), most);
-#pragma unroll
-    for (int i = 0; i < L; ++i) sum[i % 4] += exp_of(combine::LogAddExp::difference(get(i), most));
-    return most + log1p_of((sum[0] + sum[1]) + (sum[2] + sum[3]) - Wide(1));
-}
-
 // NumberWork is what NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh).
 // A lane's tile has as many steps as that of a linear recurrence forward.
 template <typename X, typename Operator, typename Shape_, bool Down_>
@@ -83,28 +71,24 @@ struct NumberWork {
     }
     template <typename Then>
     __device__ __forceinline__ void summarize(Wide (&through)[V], Then&& then) const {
-        if constexpr (std::is_same_v<Operator, combine::LogAddExp>) {
 #pragma unroll
-            for (int v = 0; v < V; ++v) through[v] = log_of_sum<L, Wide>([&](int i) { return source.get(i, v); });
-        } else {
-            for_steps([&](int i) {
-#pragma unroll
-                for (int v = 0; v < V; ++v)
-                    through[v] = i == (Down ? L - 1 : 0)
-                                     ? source.get(i, v)
-                                     : combine_numbers<Operator, false>(through[v], source.get(i, v));
-            });
-        }
+        for (int v = 0; v < V; ++v)
+            through[v] =
+                combine_all_numbers<Operator, L, Wide>([&](int k) { return source.get(Down ? L - 1 - k : k, v); });
         then();
     }
     // Replaces the lane's elements by those of OUTPUT.
     __device__ __forceinline__ void combine_steps(Wide (&carry)[V]) {
         const bool exclusive = p.exclusive != 0;
+        RunningNumber<Operator, Wide> running[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) running[v].begin(carry[v]);
         for_steps([&](int i) {
             Wide results[V];
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                const Wide next = combine_numbers<Operator, false>(carry[v], source.get(i, v));
+                running[v].add(source.get(i, v));
+                const Wide next = running[v].value();
                 results[v] = exclusive ? carry[v] : next;
                 carry[v] = next;
             }
@@ -207,15 +191,17 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, false>
 // Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for 16-bit and complex numbers
 // and for long operators, whose steps take more registers. number_rows has one more where registers allow it, since
 // blocks of few rows wait for each other with their steps in registers.
-template <typename X, typename Operator>
+template <typename Operator>
 constexpr bool has_short_steps = !requires {
     Operator::is_long;
 };
 template <typename X, typename Operator>
-constexpr int chained_resident = std::is_floating_point_v<X>&& has_short_steps<X, Operator> ? 3 : 2;
+constexpr int chained_resident = std::is_same_v<X, float> || (std::is_same_v<X, double> && has_short_steps<Operator>)
+                                     ? 3
+                                     : 2;
 template <typename X, typename Operator>
 constexpr int rows_resident = chained_resident<X, Operator> +
-                              (has_short_steps<X, Operator> || std::is_same_v<X, float> ? 1 : 0);
+                              (has_short_steps<Operator> || std::is_same_v<X, float> ? 1 : 0);
 
 template <typename X, typename Operator, bool Down>
 __global__ void __launch_bounds__(32 * chained_warps, rows_resident<X, Operator>)

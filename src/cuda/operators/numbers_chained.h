@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of chained scans of numbers (numbers_chained.cuh): of OUTPUT from INPUT, and for sums of GRAD|INPUT from
-// GRAD|OUTPUT, which is the same scan in the other direction.
+// Host side of chained scans of numbers (numbers_chained.cuh): of OUTPUT from INPUT, and of GRAD|INPUT from GRAD|OUTPUT,
+// which for sums is the same scan in the other direction, and for other operators takes numbers_chained_backward.cuh.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -22,33 +23,67 @@ struct NumberArrays {
     void *to = nullptr, *reduced = nullptr;
     const void* state_in = nullptr;
     void* state_out = nullptr;
+    void* marks = nullptr;
 };
 
-// The launch of a plan, settled when the plan is made.
+// What a launch computes.
+enum class ChainedUse {
+    scan,           // OUTPUT
+    sum_gradients,  // GRAD|INPUT of sums
+    marks,          // of operators with slopes: what their gradients' kernel reads
+    gradients       // of operators with slopes, from marks: GRAD|INPUT
+};
+
+// A launch of a plan, settled when the plan is made.
 class ChainedNumbers {
   public:
     // Returns nothing where the problem rules these kernels out, or another is expected to be faster. Books the memory
     // through which chunks exchange carries and summaries.
-    static std::optional<ChainedNumbers> make(const OperatorProblem& problem, bool backward, const Options& options,
+    static std::optional<ChainedNumbers> make(const OperatorProblem& problem, ChainedUse use, const Options& options,
                                               Workspace& workspace);
 
-    // Whether a call's arrays lie as the kernels need.
-    bool takes(const void* from, const void* to) const;
+    // Whether a call's arrays lie as the kernels need; null ones do.
+    bool takes(std::initializer_list<const void*> arrays) const;
     void run(const NumberArrays& arrays, void* scratch, bool overlaps, void* stream) const;
+    // The gradients of a call whose marks have been found.
+    void run_gradients(const OperatorBuffers& buffers, bool reduction, void* marks, bool overlaps, void* stream) const;
+    int64_t marks_bytes() const;
     const void* kernel() const { return kernels_->kernel[down_ && time_inner_]; }
     std::string describe() const;
 
   private:
     int group_chunks() const { return cuda::group_chunks(params_.grouped != 0, time_inner_); }
+    // Launches the kernel with the parameters of a call, but for those through which chunks exchange values.
+    template <typename Params>
+    void launch_chained(Params params, void* scratch, bool overlaps, void* stream) const;
 
     const ChainedKernels* kernels_ = nullptr;
     NumberChainParams params_;  // without a call's pointers
     ChainedTuning tuning_;
     ChainedSets sets_;
-    int64_t element_bytes_ = 0;
+    int64_t element_bytes_ = 0, state_bytes_ = 0;
     bool time_inner_ = false, down_ = false;
     // The place and size of carries and, behind them, of summaries.
     size_t exchanged_ = 0, carries_bytes_ = 0, exchanged_bytes_ = 0;
+};
+
+// The two launches of gradients of operators with slopes.
+class ChainedNumberGradients {
+  public:
+    static std::optional<ChainedNumberGradients> make(const OperatorProblem& problem, const Options& options,
+                                                      Workspace& workspace);
+
+    bool takes(const OperatorBuffers& b) const {
+        return marks_.takes({b.input}) &&
+               gradients_.takes({b.input, reduction_ ? nullptr : b.grad_output, b.grad_input});
+    }
+    void run(const OperatorBuffers& buffers, void* stream) const;
+    std::string describe() const { return gradients_.describe(); }
+
+  private:
+    ChainedNumbers marks_, gradients_;
+    size_t place_ = 0;  // of the marks in scratch memory
+    bool reduction_ = false, marks_overlap_ = false, gradients_overlap_ = false;
 };
 
 }  // namespace flashscan::cuda

@@ -1,11 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of chained scans of numbers (numbers_chained.cuh), apart from the order of their blocks.
+// Parameters of chained scans of numbers (numbers_chained.cuh, numbers_chained_backward.cuh), apart from the order of
+// their blocks, and of scans of short rows (numbers_short_rows.cuh).
 #pragma once
 
 #include "cuda/device/tile/sequences.h"
 #include "cuda/device/tile/view.h"
 
 namespace flashscan::cuda {
+
+inline constexpr int short_number_warps = 4;  // of a block of number_short_rows
+
+struct ShortNumberParams {
+    View input, output;              // output.data is null for a reduction
+    void* reduced = nullptr;         // OUTPUT of a reduction, [rows]
+    const void* state_in = nullptr;  // [rows] in the arithmetic's dtype; may be null
+    void* state_out = nullptr;       // the same
+    int64_t rows = 0;
+    int32_t vectors = 0;     // of a row
+    int32_t log2_lanes = 0;  // of a row
+    int32_t exclusive = 0;
+    int32_t down = 0;  // whether the scan goes from the last step to the first
+};
 
 struct NumberChainParams {
     View input, output;              // output.data is null for a reduction
@@ -26,6 +41,19 @@ struct NumberChainParams {
     // Summaries of chunks, of rows [batches, rows, chunks], of columns as carries, where they are gathered in groups;
     // all bits are one here too.
     void* records = nullptr;
+    // Of gradients: the carry of the scan into each of their tiles, [rows of all batch entries, mark_places] with time
+    // innermost, [batches, mark_places, rows] otherwise. number_rows_marks and number_columns_marks write them, and
+    // nothing else.
+    void* marks = nullptr;
+    int64_t mark_places = 0;
+};
+
+// Of the gradients' kernel, whose walk is opposite to the scan's: `input` is INPUT, `output` GRAD|INPUT, `state_in`
+// GRAD|STATE_OUT and `state_out` GRAD|STATE_IN. `marks` are read.
+struct NumberGradientParams : NumberChainParams {
+    View grad_output;                    // data is null for a reduction
+    const void* grad_reduced = nullptr;  // GRAD|OUTPUT of a reduction, [batches, rows]
+    const void* first = nullptr;         // STATE_IN
 };
 
 }  // namespace flashscan::cuda

@@ -6,29 +6,51 @@
 #include <vector>
 
 #include "cuda/operators/instances/table.h"
-#include "cuda/operators/numbers_chained.cuh"
+#include "cuda/operators/numbers_chained_backward.cuh"
 
 namespace flashscan::cuda {
 
+template <typename Work>
+ChainedKernels rows_kernels(const void* up, const void* down) {
+    return {{up, down},
+            1,
+            Work::L,
+            Work::buffer_bytes,
+            static_cast<int>(sizeof(Words<typename Work::Wide>)),
+            static_cast<int>(sizeof(Words<typename Work::Monoid::Record>)),
+            Work::Shape::skew};
+}
+template <typename Work>
+ChainedKernels columns_kernels(const void* kernel) {
+    return {{kernel},
+            Work::V,
+            Work::L,
+            0,
+            static_cast<int>(sizeof(Words<typename ChainedColumns<Work>::Carries>)),
+            static_cast<int>(sizeof(Words<typename ChainedColumns<Work>::Records>)),
+            0};
+}
+
 template <typename X, typename Operator>
 ChainedNumberKernels chained_kernels(Dtype dtype, int kind) {
-    using Wide = typename Element<X>::Wide;
-    using Rows = NumberRowsWork<X, Operator, false>;
-    using Columns = NumberColumnsWork<X, Operator>;
-    ChainedNumberKernels k{dtype, kind, {}};
-    k.of[1] = {{reinterpret_cast<const void*>(&number_rows<X, Operator, false>),
-                reinterpret_cast<const void*>(&number_rows<X, Operator, true>)},
-               1,
-               Rows::L,
-               Rows::buffer_bytes,
-               static_cast<int>(sizeof(Words<Wide>)),
-               Rows::Shape::skew};
-    k.of[0] = {{reinterpret_cast<const void*>(&number_columns<X, Operator>)},
-               Columns::V,
-               Columns::L,
-               0,
-               static_cast<int>(sizeof(Words<typename ChainedColumns<Columns>::Carries>)),
-               0};
+    ChainedNumberKernels k{dtype, kind, {}, {}, {}};
+    k.scan[0] =
+        columns_kernels<NumberColumnsWork<X, Operator>>(reinterpret_cast<const void*>(&number_columns<X, Operator>));
+    k.scan[1] = rows_kernels<NumberRowsWork<X, Operator, false>>(
+        reinterpret_cast<const void*>(&number_rows<X, Operator, false>),
+        reinterpret_cast<const void*>(&number_rows<X, Operator, true>));
+    if constexpr (combine::RowOf<Operator>::has_slopes) {
+        k.marks[0] = columns_kernels<NumberColumnsMarks<X, Operator>>(
+            reinterpret_cast<const void*>(&number_columns_marks<X, Operator>));
+        k.marks[1] = rows_kernels<NumberRowsMarks<X, Operator, false>>(
+            reinterpret_cast<const void*>(&number_rows_marks<X, Operator, false>),
+            reinterpret_cast<const void*>(&number_rows_marks<X, Operator, true>));
+        k.gradients[0] = columns_kernels<NumberColumnsGradientWork<X, Operator>>(
+            reinterpret_cast<const void*>(&number_columns_backward<X, Operator>));
+        k.gradients[1] = rows_kernels<NumberRowsGradientWork<X, Operator, false>>(
+            reinterpret_cast<const void*>(&number_rows_backward<X, Operator, false>),
+            reinterpret_cast<const void*>(&number_rows_backward<X, Operator, true>));
+    }
     return k;
 }
 

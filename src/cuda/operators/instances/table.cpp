@@ -23,6 +23,7 @@ void add_chained_f16(std::vector<ChainedNumberKernels>& table);
 void add_chained_f64(std::vector<ChainedNumberKernels>& table);
 void add_chained_c64(std::vector<ChainedNumberKernels>& table);
 void add_chained_c128(std::vector<ChainedNumberKernels>& table);
+std::vector<ShortNumberKernels> all_short_number_kernels();
 void add_affine_real(std::vector<ElementKernels>& table);
 void add_affine_complex(std::vector<ElementKernels>& table);
 
@@ -65,6 +66,14 @@ const ChainedNumberKernels* chained_number_kernels(Dtype dtype, OperatorKind kin
         return all;
     }();
     const auto found = std::find_if(table.begin(), table.end(), [&](const ChainedNumberKernels& k) {
+        return k.dtype == dtype && k.kind == static_cast<int>(kind);
+    });
+    return found == table.end() ? nullptr : &*found;
+}
+
+const ShortNumberKernels* short_number_kernels(Dtype dtype, OperatorKind kind) {
+    static const std::vector<ShortNumberKernels> table = all_short_number_kernels();
+    const auto found = std::find_if(table.begin(), table.end(), [&](const ShortNumberKernels& k) {
         return k.dtype == dtype && k.kind == static_cast<int>(kind);
     });
     return found == table.end() ? nullptr : &*found;

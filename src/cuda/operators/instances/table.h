@@ -7,12 +7,14 @@
 
 namespace flashscan::cuda {
 
-// Chained scans of many rows of numbers (numbers_chained.cuh), of one layout.
+// Chained scans of many rows of numbers (numbers_chained.cuh, numbers_chained_backward.cuh), of one layout.
 struct ChainedKernels {
-    const void* kernel[2] = {};  // [down], with NumberChainParams and ChainedSets; down with time innermost alone
+    // [down], with NumberChainParams or NumberGradientParams and ChainedSets; down with time innermost alone.
+    const void* kernel[2] = {};
     int lane_rows = 0, steps = 0;
-    int warp_bytes = 0;   // shared memory of a warp
-    int carry_bytes = 0;  // bytes of the carries of a lane as they are published
+    int warp_bytes = 0;    // shared memory of a warp
+    int carry_bytes = 0;   // bytes of the carries of a lane as they are published
+    int record_bytes = 0;  // of the summaries of a lane, which groups of chunks publish
     int skew = 0;  // time innermost: the most steps between the start of a row's first 16-byte vector and the row
 };
 
@@ -20,7 +22,17 @@ struct ChainedKernels {
 struct ChainedNumberKernels {
     Dtype dtype{};
     int kind = 0;  // the OperatorKind
-    ChainedKernels of[2];
+    ChainedKernels scan[2];
+    ChainedKernels marks[2], gradients[2];  // none where all slopes are 1
+};
+
+// Scans of short rows of numbers (numbers_short_rows.cuh), of one operator.
+struct ShortNumberKernels {
+    static constexpr int tiles[] = {2, 4, 8};  // of a row
+    Dtype dtype{};
+    int kind = 0;                // the OperatorKind
+    int steps = 0;               // of a lane in a tile
+    const void* kernel[3] = {};  // by `tiles`, with ShortNumberParams; null where longer rows have other kernels
 };
 
 struct ElementKernels {
@@ -47,6 +59,8 @@ inline constexpr int64_t largest_tiny_bytes = 128;
 const ElementKernels* number_kernels(Dtype dtype, OperatorKind kind, int channels);
 // The chained scans of numbers; null for integers and complex products.
 const ChainedNumberKernels* chained_number_kernels(Dtype dtype, OperatorKind kind);
+// The scans of short rows of numbers; null for integers and complex numbers.
+const ShortNumberKernels* short_number_kernels(Dtype dtype, OperatorKind kind);
 const ElementKernels* tiny_kernels(Dtype dtype, OperatorKind kind, int64_t dim);
 // The kernels of numbers with INDEX; null where there are none.
 const ElementKernels* indexed_kernels(Dtype dtype, OperatorKind kind);

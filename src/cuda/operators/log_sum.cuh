@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The logarithm of a sum of exponentials, number by number: logaddexp of many numbers with one exponential each.
+//
+// log(exp(x[0]) + ... + exp(x[n])) is held as the greatest x and the sum of exp(x[i] - greatest), which lies between 1
+// and n + 1. A greater x rescales the sum (Milakov, Gimelshein: Online normalizer calculation for softmax, 2018). The
+// steps wait for each other by one multiply-add; only who wants a result takes its logarithm.
+//
+// In f32 the absolute error of an exponential and of a logarithm is 2^-22 at most.
+#pragma once
+
+#include "cuda/device/math/quick_double.cuh"
+#include "cuda/device/math/quick_float.cuh"
+#include "math/operators.h"
+
+namespace flashscan::cuda {
+
+// exp(x), accurate where x <= 0.
+__device__ __forceinline__ float exp_of_fall(float x) { return ptx::quick_exp2(x * log2_e); }
+__device__ __forceinline__ double exp_of_fall(double x) { return ::exp(x); }
+// log(x) and 1 / x for x >= 1; log(0) too.
+__device__ __forceinline__ float log_of_falls(float x) { return ptx::quick_log2(x) * log_of_2; }
+__device__ __forceinline__ double log_of_falls(double x) { return ::log(x); }
+__device__ __forceinline__ float reciprocal_of_falls(float x) { return ptx::quick_reciprocal(x); }
+__device__ __forceinline__ double reciprocal_of_falls(double x) { return quick_reciprocal(x); }
+
+template <typename Wide>
+struct LogSum {
+    Wide most, sum;
+
+    __device__ __forceinline__ void begin(Wide y) { most = y, sum = 1; }
+    __device__ __forceinline__ Wide value() const { return most + log_of_falls(sum); }
+    // exp(-|x - most|), and 1 for equal infinities.
+    __device__ __forceinline__ Wide ratio(Wide x) const {
+        return select(x == most, Wide(1), exp_of_fall(-fabs(x - most)));
+    }
+    // NaN shows in the sum.
+    __device__ __forceinline__ void add(Wide x) {
+        const bool greater = x > most;
+        sum = fma(ratio(x), select(greater, sum, Wide(1)), select(greater, Wide(1), sum));
+        most = fmax(most, x);
+    }
+    // The same, with the derivatives of the new value by the old one and by x, which equal operands share.
+    __device__ __forceinline__ void add(Wide x, Wide& left, Wide& right) {
+        sum = select(fabs(most) == Wide(combine::infinity), fma(sum, Wide(0), Wide(1)), sum);  // NaN stays
+        const bool greater = x > most;
+        const Wide less = ratio(x), of_old = select(greater, less * sum, sum), of_x = select(greater, Wide(1), less);
+        sum = of_old + of_x;
+        most = fmax(most, x);
+        const Wide whole = reciprocal_of_falls(sum);
+        left = of_old * whole;
+        right = of_x * whole;
+    }
+};
+
+// The logaddexp of N numbers, which need not wait for each other.
+template <int N, typename Wide, typename Get>
+__device__ __forceinline__ Wide log_of_sum(Get&& get) {
+    Wide most = get(0), sum[4] = {};
+#pragma unroll
+    for (int i = 1; i < N; ++i) most = fmax(most, get(i));
+    // Infinity less itself is NaN.
+    const Wide finite = select(fabs(most) == Wide(combine::infinity), Wide(0), most);
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum[i % 4] += exp_of_fall(get(i) - finite);
+    return most + log_of_falls((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of "numbers" that are chained scans of gradients, number_rows_backward with time innermost and
+// number_columns_backward with channels innermost (device/scan/chained_rows.cuh and chained_columns.cuh tell ownership,
+// order and synchronisation), for operators whose slopes are not all 1.
+//
+//     g[t-1] = dy[t-1] + dy[t]/dy[t-1] g[t]        GRAD|INPUT[t] = dy[t]/dx[t] g[t]
+//
+// Marks      The launch before, number_rows_marks or number_columns_marks, is the forward scan of numbers_chained.cuh,
+//            but writes nothing except its carry into each tile here, the tile's mark.
+// Passes     A warp recomputes y of its tile from the mark, in the order of the scan, and the slopes with it. The maps
+//            g -> slope g + c of its steps are then scanned in the opposite order.
+// Bytes      INPUT is read twice, by both launches, GRAD|OUTPUT once, and GRAD|INPUT is written once. With channels
+//            innermost marks are a number for each tile of a lane and row, written and read.
+// Limits     Those of the forward kernels, and no complex numbers. All arrays lie alike, as INPUT and OUTPUT do there.
+#pragma once
+
+#include "cuda/operators/numbers_chained.cuh"
+
+namespace flashscan::cuda {
+
+// Maps g -> slope g + c. A gradient of zero gives exactly c, even where the product of the slopes has overflowed.
+template <typename Wide_>
+struct SlopeMonoid {
+    using Wide = Wide_;
+    struct Map {
+        Wide slope, c;
+    };
+    using Record = Map;
+    static __device__ __forceinline__ Map identity() { return {one(Wide{}), Wide{}}; }
+    static __device__ __forceinline__ Wide start() { return Wide{}; }
+    static __device__ __forceinline__ Wide apply(const Map& map, Wide g) {
+        return is_zero(g) ? map.c : multiply_add(map.slope, g, map.c);
+    }
+    static __device__ __forceinline__ Map compose(const Map& early, const Map& late) {
+        return {early.slope * late.slope, apply(late, early.c)};
+    }
+    static __device__ __forceinline__ Map shuffle_map(const Map& map, int lane) {
+        return {shuffle(map.slope, lane), shuffle(map.c, lane)};
+    }
+    static __device__ __forceinline__ Record to_record(const Map& map) { return map; }
+    static __device__ __forceinline__ Map to_map(const Record& map) { return map; }
+    static __device__ __forceinline__ bool is_cut(const Map&) { return false; }
+};
+
+// The steps of a lane in the kernels of gradients, which have more arrays than the scan: 16 of numbers up to 4 bytes,
+// 8 of f64.
+template <typename Forward>
+constexpr int gradient_steps = Forward::L / (Forward::L > 32 ? 4 : 2);
+template <typename Forward>
+struct NumberGradientShape : Forward {
+    static constexpr int L = gradient_steps<Forward>;
+};
+
+// The works of the scan that leaves marks alone.
+template <typename X, typename Operator, bool Down>
+struct NumberRowsMarks : NumberRowsWork<X, Operator, Down> {
+    using Base = NumberRowsWork<X, Operator, Down>;
+    using Base::Base, Base::p, Base::at;
+    using typename Base::Monoid, typename Base::Shape, typename Base::Wide;
+
+    __device__ __forceinline__ bool writes() const { return true; }
+    // Tiles of gradients begin where tiles here do, and in the middle of these.
+    __device__ __forceinline__ void walk(Wide (&carry)[1]) const {
+        constexpr int steps = 32 * gradient_steps<Shape>, lanes = steps / Shape::L;
+        const Segments<Monoid, Shape, Down> segments{at};
+        const int64_t t0 = at.warp_t0 + at.segment / lanes * steps;
+        if (at.rows == 0 || t0 >= p.time || segments.mine() % lanes != 0) return;
+        const int64_t place = (t0 + Base::skew_of(p, at.batch, static_cast<uint32_t>(at.row))) / steps;
+        static_cast<Wide*>(p.marks)[this->state(0) * p.mark_places + place] = carry[0];
+    }
+};
+template <typename X, typename Operator>
+struct NumberColumnsMarks : NumberColumnsWork<X, Operator> {
+    using Base = NumberColumnsWork<X, Operator>;
+    using Base::Base, Base::p, Base::at, Base::source;
+    using typename Base::Shape, typename Base::Wide;
+    static constexpr int L = Shape::L, V = Shape::V;
+
+    __device__ __forceinline__ bool writes() const { return true; }
+    // Tiles of gradients are counted from the last step back.
+    __device__ __forceinline__ void walk(Wide (&carry)[V]) const {
+        constexpr int steps = gradient_steps<Shape>;
+        RunningNumber<Operator, Wide> running[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) running[v].begin(carry[v]);
+        const int64_t left = p.time - at.t0;
+        const int begins = static_cast<int>(left % steps);
+#pragma unroll
+        for (int i = 0; i < L; ++i) {
+            if (i % steps == begins && i < at.steps) {
+                const int64_t place = at.batch * p.mark_places + (left - i) / steps - 1;
+                Wide* const to = static_cast<Wide*>(p.marks) + place * p.rows + at.row;
+#pragma unroll
+                for (int v = 0; v < V; ++v) to[v] = running[v].value();
+            }
+#pragma unroll
+            for (int v = 0; v < V; ++v) running[v].add(source.get(i, v));
+        }
+    }
+};
+
+// What the works of both kernels share. `Down` is the direction of the walk, opposite to the scan's.
+template <typename X, typename Operator, typename Shape_, bool Down_>
+struct NumberGradientWork {
+    using Params = NumberGradientParams;
+    using Shape = Shape_;
+    using Wide = typename Element<X>::Wide;
+    using Monoid = SlopeMonoid<Wide>;
+    using Map = typename Monoid::Map;
+    static constexpr bool Down = Down_;
+    static constexpr int L = Shape::L, V = Shape::V;
+
+    const NumberGradientParams& p;
+    const Place& at;
+    Steps<X, Shape> gradient;      // GRAD|OUTPUT, then GRAD|INPUT
+    Wide left[L][V], right[L][V];  // the slopes dy[t]/dy[t-1] and dy[t]/dx[t]
+
+    __device__ __forceinline__ NumberGradientWork(const NumberGradientParams& params, const Place& place)
+        : p(params), at(place) {}
+
+    template <typename Body>
+    static __device__ __forceinline__ void for_steps(Body&& body) {
+#pragma unroll
+        for (int k = 0; k < L; ++k) body(Down ? L - 1 - k : k);
+    }
+    // The lane's step that is the k-th in the order of the scan.
+    static __device__ __forceinline__ constexpr int scanned(int k) { return Down ? k : L - 1 - k; }
+    __device__ __forceinline__ int64_t state(int v) const { return at.batch * p.rows + at.row + v; }
+    // What the scan starts from.
+    __device__ __forceinline__ Wide before_first(int v) const {
+        return p.first == nullptr ? NumberMonoid<X, Operator>::identity() : static_cast<const Wide*>(p.first)[state(v)];
+    }
+    // Sets the slopes, for y before the lane's steps. `plain` tells that all steps exist and have a step or a state
+    // before them. Without one y[t] is x[t], so that slopes are 0 and 1; steps that do not exist pass g on.
+    __device__ __forceinline__ void find_slopes(const Steps<X, Shape>& source, const Wide (&y)[V], bool plain) {
+        RunningSlopes<Operator, Wide> running[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) running[v].begin(y[v]);
+#pragma unroll
+        for (int k = 0; k < L; ++k) {
+            const int i = scanned(k);
+#pragma unroll
+            for (int v = 0; v < V; ++v) running[v].add(source.get(i, v), left[i][v], right[i][v]);
+        }
+        if (plain) return;
+        const int64_t first = Down ? 0 : p.time - 1;
+#pragma unroll
+        for (int i = 0; i < L; ++i) {
+            const bool exists = i >= at.first && i < at.steps, starts = at.t0 + i == first && p.first == nullptr;
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                left[i][v] = !exists ? one(Wide{}) : starts ? Wide{} : left[i][v];
+                if (starts) right[i][v] = one(Wide{});
+            }
+        }
+    }
+    // Turns the gradient g of y[t] into that of y[t-1]; returns the gradient that dy[t]/dx[t] is multiplied by.
+    __device__ __forceinline__ Wide step_back(int i, int v, bool exclusive, Wide& g) const {
+        const Wide d = gradient.get(i, v), here = exclusive ? g : g + d;
+        g = exclusive ? Monoid::apply({left[i][v], d}, g) : left[i][v] * here;
+        return here;
+    }
+    template <typename Then>
+    __device__ __forceinline__ void summarize(Map (&through)[V], Then&& then) const {
+        const bool exclusive = p.exclusive != 0;
+#pragma unroll
+        for (int v = 0; v < V; ++v) through[v] = Monoid::identity();
+        for_steps([&](int i) {
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                step_back(i, v, exclusive, through[v].c);
+                through[v].slope = through[v].slope * left[i][v];
+            }
+        });
+        then();
+    }
+    // Replaces the gradients of OUTPUT by those of INPUT.
+    __device__ __forceinline__ void walk_steps(Wide (&g)[V]) {
+        const bool exclusive = p.exclusive != 0;
+        for_steps([&](int i) {
+            Wide results[V];
+#pragma unroll
+            for (int v = 0; v < V; ++v) results[v] = right[i][v] * step_back(i, v, exclusive, g[v]);
+            gradient.set(i, results);
+        });
+    }
+    __device__ __forceinline__ bool writes() const { return p.output.data != nullptr; }
+    __device__ __forceinline__ Wide enter(int v) const {
+        Wide g = p.state_in == nullptr ? Wide{} : static_cast<const Wide*>(p.state_in)[state(v)];
+        if (p.grad_reduced != nullptr)
+            g = g + load_number<X>(static_cast<const char*>(p.grad_reduced) + state(v) * sizeof(X), false);
+        return g;
+    }
+    __device__ __forceinline__ bool is_left() const { return p.state_out != nullptr; }
+    __device__ __forceinline__ void leave(int v, Wide g) const {
+        if (p.state_out != nullptr) static_cast<Wide*>(p.state_out)[state(v)] = g;
+    }
+};
+
+template <typename X, typename Operator, bool Down>
+struct NumberRowsGradientWork : NumberGradientWork<X, Operator, NumberGradientShape<NumberRowsShape<X>>, Down> {
+    using Base = NumberGradientWork<X, Operator, NumberGradientShape<NumberRowsShape<X>>, Down>;
+    using typename Base::Shape, typename Base::Wide;
+    using Forward = NumberMonoid<X, Operator>;
+    using Data = SkewedVectors<X, Shape>;
+    using Part = typename Data::Part;
+    static constexpr int buffer_bytes = Data::buffer_bytes, L = Shape::L;
+    using Base::p, Base::at, Base::gradient;
+
+    char* buffer;
+    const Part part;
+
+    static __device__ __forceinline__ int skew_of(const NumberChainParams& p, uint32_t batch, uint32_t row) {
+        return NumberRowsWork<X, Operator, Down>::skew_of(p, batch, row);
+    }
+    __device__ __forceinline__ NumberRowsGradientWork(const NumberGradientParams& params, const Place& place,
+                                                      char* memory)
+        : Base(params, place), buffer(memory), part(Part::of(at)) {
+        Steps<X, Shape> source;
+        if (part.whole())
+            load<true>(source);
+        else
+            load<false>(source);
+        Wide y[1] = {Forward::identity()};
+        if (at.warp_steps > 0 && at.rows > 0) {
+            const int64_t place_of_mark = (at.warp_t0 + skew_of(p, at.batch, static_cast<uint32_t>(at.row))) / (32 * L);
+            y[0] = static_cast<const Wide*>(p.marks)[this->state(0) * p.mark_places + place_of_mark];
+        }
+        const Segments<Forward, Shape, !Down> segments{at};
+        Wide through = combine_all_numbers<Operator, L, Wide>([&](int k) { return source.get(Base::scanned(k), 0); });
+        segments.scan(through);
+        y[0] = segments.enter(through, y[0]);
+        const int64_t first = Down ? 0 : p.time - 1;
+        const bool starts = p.first == nullptr && at.warp_t0 <= first && first < at.warp_t0 + 32 * L;
+        this->find_slopes(source, y, part.whole() && !starts);
+    }
+    template <bool Whole>
+    __device__ __forceinline__ void load(Steps<X, Shape>& source) {
+        typename Data::Fetched x, dy;
+        Data::template fetch<Whole>(p.input, at, part, Forward::identity(), x);
+        if (p.grad_output.data != nullptr) Data::template fetch<Whole>(p.grad_output, at, part, Wide{}, dy);
+        Data::arrange(x, at, part, buffer, source);
+        gradient = {};
+        if (p.grad_output.data != nullptr) Data::arrange(dy, at, part, buffer, gradient);
+    }
+    __device__ __forceinline__ void walk(Wide (&g)[1]) {
+        this->walk_steps(g);
+        if (!this->writes()) return;
+        Place again = at;
+        again.lane = ptx::held(at.lane);
+        Data::store(gradient, p.output, again, part, buffer);
+    }
+};
+
+template <typename X, typename Operator>
+struct NumberColumnsGradientWork : NumberGradientWork<X, Operator, NumberGradientShape<NumberColumnsShape<X>>, false> {
+    using Base = NumberGradientWork<X, Operator, NumberGradientShape<NumberColumnsShape<X>>, false>;
+    using typename Base::Shape, typename Base::Wide;
+    using Data = AlignedPacks<X, Shape>;
+    static constexpr bool skewed = false;
+    static constexpr int L = Shape::L, V = Shape::V;
+    using Base::p, Base::at, Base::gradient;
+
+    __device__ __forceinline__ NumberColumnsGradientWork(const NumberGradientParams& params, const Place& place, char*)
+        : Base(params, place) {
+        Steps<X, Shape> source;
+        Data::template fetch<false>(p.input, at, {}, 0, p.time, source);
+        gradient = {};
+        if (p.grad_output.data != nullptr) Data::template fetch<false>(p.grad_output, at, {}, 0, p.time, gradient);
+        const bool starts = at.t0 + L >= p.time;  // whether the lane has the first step of the scan
+        Wide y[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            y[v] = NumberMonoid<X, Operator>::identity();
+            if (v >= at.rows) continue;
+            if (starts)
+                y[v] = this->before_first(v);
+            else
+                y[v] = static_cast<const Wide*>(p.marks)[(at.batch * p.mark_places + at.t0 / L) * p.rows + at.row + v];
+        }
+        if (at.steps < L) fill(source);
+        this->find_slopes(source, y, at.steps == L && !(starts && p.first == nullptr));
+    }
+    static __device__ __forceinline__ Wide identity() { return NumberMonoid<X, Operator>::identity(); }
+    __device__ __forceinline__ void fill(Steps<X, Shape>& source) const {
+#pragma unroll
+        for (int i = 0; i < L; ++i) {
+            if (i < at.steps) continue;
+#pragma unroll
+            for (int v = 0; v < V; ++v) source.set(i, v, identity());
+        }
+    }
+    __device__ __forceinline__ void walk(Wide (&g)[V]) {
+        this->walk_steps(g);
+        if (this->writes()) Data::store(gradient, p.output, at, {});
+    }
+};
+
+template <typename X, typename Operator, bool Down>
+__global__ void __launch_bounds__(32 * chained_warps, rows_resident<X, Operator>)
+    number_rows_marks(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
+    run_chained<ChainedRows<NumberRowsMarks<X, Operator, Down>>>(p, sets);
+}
+
+template <typename X, typename Operator>
+__global__ void __launch_bounds__(32 * chained_warps, chained_resident<X, Operator>)
+    number_columns_marks(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
+    run_chained<ChainedColumns<NumberColumnsMarks<X, Operator>>>(p, sets);
+}
+
+// Blocks per multiprocessor: f64 and pairs of rows take more registers.
+template <typename X, int V>
+constexpr int gradients_resident = V == 1 && sizeof(X) <= 4 ? 3 : 2;
+
+template <typename X, typename Operator, bool Down>
+__global__ void __launch_bounds__(32 * chained_warps, gradients_resident<X, 1>)
+    number_rows_backward(const __grid_constant__ NumberGradientParams p, const __grid_constant__ ChainedSets sets) {
+    run_chained<ChainedRows<NumberRowsGradientWork<X, Operator, Down>>>(p, sets);
+}
+
+template <typename X, typename Operator>
+__global__ void __launch_bounds__(32 * chained_warps, gradients_resident<X, NumberColumnsShape<X>::V>)
+    number_columns_backward(const __grid_constant__ NumberGradientParams p, const __grid_constant__ ChainedSets sets) {
+    run_chained<ChainedColumns<NumberColumnsGradientWork<X, Operator>>>(p, sets);
+}
+
+}  // namespace flashscan::cuda
