@@ -38,13 +38,16 @@ std::vector<double> fetch(Machine& machine, const Problem& p, const Tensor& tens
 }
 
 // A rounding to the output's dtype, and those of a random walk over the operations on a path; OUTPUT of 16 bits, which
-// backward reads, once more. With tf32 these are of its 11 bits.
+// backward reads, once more. With tf32 these are of its 11 bits. Slopes of LOGADDEXP are exponentials of y, which grows
+// like the logarithm of the steps: an error of y is a relative one of theirs.
 double error_bound(const Problem& p, const Tensor& tensor) {
     const double unit =
         p.op()->allow_tf32 ? std::max(0x1p-11, roundoff(state_dtype(p.dtype))) : roundoff(state_dtype(p.dtype));
     const double length = static_cast<double>(p.extents.time * std::max<int64_t>(p.op()->dim, 1));
     const double read = p.backward && (p.op()->matmul() || p.op()->affine()) ? 2 * roundoff(p.dtype) : 0;
-    return 2 * roundoff(is_state(tensor.id) ? tensor.box.dtype : p.dtype) + read + (16 + 4 * std::sqrt(length)) * unit;
+    const double sizes = p.backward && p.op()->kind == FLASHSCAN_OPERATOR_LOGADDEXP ? 1 + std::log(length) : 1;
+    return 2 * roundoff(is_state(tensor.id) ? tensor.box.dtype : p.dtype) + read +
+           (16 + 4 * std::sqrt(length)) * sizes * unit;
 }
 
 }  // namespace

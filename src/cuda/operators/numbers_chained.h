@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of chained scans of numbers (numbers_chained.cuh): of OUTPUT from INPUT, and of GRAD|INPUT from GRAD|OUTPUT,
-// which for sums is the same scan in the other direction, and for other operators takes numbers_chained_backward.cuh.
+// Host side of chained scans of numbers: of OUTPUT from INPUT (numbers_chained.cuh), and of GRAD|INPUT from
+// GRAD|OUTPUT, which for sums is the same scan in the other direction; other operators have
+// numbers_chained_backward.cuh for it.
 #pragma once
 
 #include <initializer_list>

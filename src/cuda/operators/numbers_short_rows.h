@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of scans of short rows of numbers (numbers_short_rows.cuh): of OUTPUT from INPUT, and for sums of GRAD|INPUT
-// from GRAD|OUTPUT, which is the same scan in the other direction.
+// Host side of scans of short rows of numbers (numbers_short_rows.cuh): of OUTPUT from INPUT, and of sums also of
+// GRAD|INPUT from GRAD|OUTPUT, which is the same scan in the other direction.
 #pragma once
 
 #include <initializer_list>
