@@ -153,6 +153,8 @@ std::vector<CudaScene> cuda_scenes() {
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
              {"numbers", "operator add inclusive f32 b2 t5000 c3 state-in state-out"},
              {"numbers", "operator max reduction f32 b2 t5000 c3 state-in state-out"},
+             {"numbers", "operator logaddexp exclusive bf16 BCT b2 t5000 c3 state-in state-out"},
+             {"numbers", "operator mul inclusive f32 BCT b2 t256 c3 state-in state-out"},
              {"tiny", "operator matmul inclusive f32 b2 t2000 c1 d2 state-in state-out"},
              {"tiny", "operator affine inclusive bf16 b2 t600 c1 d3 state-in state-out"},
              {"matrices", "operator matmul reduction f32 b2 t600 c1 d20 state-in state-out"},

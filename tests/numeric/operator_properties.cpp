@@ -41,6 +41,10 @@ TEST_P(OperatorBits, OfAReductionAreThoseOfTheScansLast) {
     std::vector<std::string> all = lines();
     for (const char* rest : {"d64 b1 t700", "d64 b2 t501 state-in", "d100 b1 t300 state-in reverse"})
         all.push_back(std::string("operator f32 c1 state-out matmul ") + rest);
+    // Short rows whose lanes all have steps, and others.
+    for (const char* numbers : {"add f32", "mul bf16", "logaddexp f32"})
+        for (const char* rest : {"b1 t24 c1", "b2 t256 c3 BCT", "b1 t384 c2 BCT reverse", "b3 t100 c5 BCT state-in"})
+            all.push_back(std::string("operator state-out ") + numbers + " " + rest);
     for (const std::string& line : all) {
         OperatorProblem p = operator_problem_of("fwd " + line);
         const OperatorData data = make_data(p);

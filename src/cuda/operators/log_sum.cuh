@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The logarithm of a sum of exponentials, number by number: logaddexp of many numbers with one exponential each.
+// The logaddexp of many numbers by one exponential for each number and one logarithm for each result.
 //
-// log(exp(x[0]) + ... + exp(x[n])) is held as the greatest x and the sum of exp(x[i] - greatest), which lies between 1
-// and n + 1. A greater x rescales the sum (Milakov, Gimelshein: Online normalizer calculation for softmax, 2018). The
-// steps wait for each other by one multiply-add; only who wants a result takes its logarithm.
+// log(exp(x[0]) + ... + exp(x[n])) is held as the greatest x and the sum of exp(x[i] - greatest), which of finite x lies
+// between 1 and n + 1. A greater x rescales the sum (Milakov, Gimelshein: Online normalizer calculation for softmax,
+// 2018). The steps wait for each other by one multiply-add.
 //
-// In f32 the absolute error of an exponential and of a logarithm is 2^-22 at most.
+// In f32 the absolute error of an exponential and of a logarithm is 2^-22 at most, so that a result near 0 loses digits:
+// that of 0 and -20 is 0.
 #pragma once
 
 #include "cuda/device/math/quick_double.cuh"
@@ -14,24 +15,24 @@
 
 namespace flashscan::cuda {
 
-// exp(x), accurate where x <= 0.
-__device__ __forceinline__ float exp_of_fall(float x) { return ptx::quick_exp2(x * log2_e); }
-__device__ __forceinline__ double exp_of_fall(double x) { return ::exp(x); }
-// log(x) and 1 / x for x >= 1; log(0) too.
-__device__ __forceinline__ float log_of_falls(float x) { return ptx::quick_log2(x) * log_of_2; }
-__device__ __forceinline__ double log_of_falls(double x) { return ::log(x); }
-__device__ __forceinline__ float reciprocal_of_falls(float x) { return ptx::quick_reciprocal(x); }
-__device__ __forceinline__ double reciprocal_of_falls(double x) { return quick_reciprocal(x); }
+// exp(x), accurate where x <= 0; next to an infinite x any positive number will do.
+__device__ __forceinline__ float exp_of_negative(float x) { return ptx::quick_exp2(x * log2_e); }
+__device__ __forceinline__ double exp_of_negative(double x) { return ::exp(x); }
+// log(x) and 1 / x of sums of exponentials of which one is 1; log(0) too.
+__device__ __forceinline__ float log_of_exponentials(float x) { return ptx::quick_log2(x) * log_of_2; }
+__device__ __forceinline__ double log_of_exponentials(double x) { return ::log(x); }
+__device__ __forceinline__ float reciprocal_of_exponentials(float x) { return ptx::quick_reciprocal(x); }
+__device__ __forceinline__ double reciprocal_of_exponentials(double x) { return quick_reciprocal(x); }
 
 template <typename Wide>
 struct LogSum {
     Wide most, sum;
 
     __device__ __forceinline__ void begin(Wide y) { most = y, sum = 1; }
-    __device__ __forceinline__ Wide value() const { return most + log_of_falls(sum); }
+    __device__ __forceinline__ Wide value() const { return most + log_of_exponentials(sum); }
     // exp(-|x - most|), and 1 for equal infinities.
     __device__ __forceinline__ Wide ratio(Wide x) const {
-        return select(x == most, Wide(1), exp_of_fall(-fabs(x - most)));
+        return select(x == most, Wide(1), exp_of_negative(-fabs(x - most)));
     }
     // NaN shows in the sum.
     __device__ __forceinline__ void add(Wide x) {
@@ -46,7 +47,7 @@ struct LogSum {
         const Wide less = ratio(x), of_old = select(greater, less * sum, sum), of_x = select(greater, Wide(1), less);
         sum = of_old + of_x;
         most = fmax(most, x);
-        const Wide whole = reciprocal_of_falls(sum);
+        const Wide whole = reciprocal_of_exponentials(sum);
         left = of_old * whole;
         right = of_x * whole;
     }
@@ -61,8 +62,8 @@ __device__ __forceinline__ Wide log_of_sum(Get&& get) {
     // Infinity less itself is NaN.
     const Wide finite = select(fabs(most) == Wide(combine::infinity), Wide(0), most);
 #pragma unroll
-    for (int i = 0; i < N; ++i) sum[i % 4] += exp_of_fall(get(i) - finite);
-    return most + log_of_falls((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    for (int i = 0; i < N; ++i) sum[i % 4] += exp_of_negative(get(i) - finite);
+    return most + log_of_exponentials((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
 }  // namespace flashscan::cuda

@@ -58,7 +58,6 @@ class Numbers final : public OperatorKernel {
           overlaps_(p_.differentiable() && can_overlap(variants_.front()->kernels.gradients, device_)) {
         short_ = ShortNumbers::make(p_, false, options);
         chained_ = ChainedNumbers::make(p_, ChainedUse::scan, options, chained_forward_);
-        chains_overlap_ = chained_ && can_overlap(chained_->kernel(), device_);
         if (!p_.differentiable()) return;
         if (p_.has_slopes())
             chained_gradients_ = ChainedNumberGradients::make(p_, options, chained_backward_);
@@ -98,7 +97,7 @@ class Numbers final : public OperatorKernel {
         const NumberArrays arrays{b.input, output, p_.is_reduction() ? b.output : nullptr, b.state_in, b.state_out};
         if (short_ && b.index == nullptr && short_->takes({b.input, output})) return short_->run(arrays, stream);
         if (chained_ && b.index == nullptr && chained_->takes({b.input, output}))
-            return chained_->run(arrays, b.scratch, chains_overlap_, stream);
+            return chained_->run(arrays, b.scratch, stream);
         (b.index != nullptr ? indexed_->scan : pick({b.input, b.output}).scan).forward(b, stream);
     }
 
@@ -108,7 +107,7 @@ class Numbers final : public OperatorKernel {
         if (short_sums_ && b.grad_output != nullptr && short_sums_->takes({b.grad_output, b.grad_input}))
             return short_sums_->run(arrays, stream);
         if (chained_sums_ && b.grad_output != nullptr && chained_sums_->takes({b.grad_output, b.grad_input}))
-            return chained_sums_->run(arrays, b.scratch, chains_overlap_, stream);
+            return chained_sums_->run(arrays, b.scratch, stream);
         if (chained_gradients_ && chained_gradients_->takes(b)) return chained_gradients_->run(b, stream);
         const bool recomputes = p_.has_slopes();
         const void* const input = recomputes ? b.input : nullptr;
@@ -153,7 +152,6 @@ class Numbers final : public OperatorKernel {
     std::optional<ChainedNumbers> chained_, chained_sums_;
     std::optional<ChainedNumberGradients> chained_gradients_;
     Workspace chained_forward_, chained_backward_;
-    bool chains_overlap_ = false;
 };
 
 }  // namespace

@@ -117,8 +117,10 @@ struct NumbersBackward {
     __device__ __forceinline__ Run<Number> summarize(const Number (&x)[L]) const {
         Run<Number> run;
         if (plain) {
-            run.value = op.template combine_all<L>([&](int i) { return x[L - 1 - i]; });
+            run.value = x[L - 1];
             run.tag = run_open;
+#pragma unroll
+            for (int i = L - 2; i >= 0; --i) run.value = op.combine(run.value, x[i]);
             return run;
         }
         run.tag = run_empty;
@@ -143,25 +145,19 @@ struct NumbersBackward {
     // Replaces x[t] by the slope dy[t]/dy[t-1] and sets `right` to the slope dy[t]/dx[t]. Where there is no y[t-1],
     // y[t] is x[t], so the slopes are 0 and 1.
     __device__ __forceinline__ void find_slopes(const Run<Number>& before, Number (&x)[L], Number (&right)[L]) const {
+        Number y = before.value;
         if (plain) {
-            RunningSlopes<Operator, Wide> y[V];
 #pragma unroll
-            for (int n = 0; n < V; ++n) y[n].begin(before.value.v[n]);
-#pragma unroll
-            for (int i = L - 1; i >= 0; --i) {
-#pragma unroll
-                for (int n = 0; n < V; ++n) y[n].add(x[i].v[n], x[i].v[n], right[i].v[n]);
-            }
+            for (int i = L - 1; i >= 0; --i) set_slopes<false>(y, x[i], right[i]);
             return;
         }
-        Number y = before.value;
         bool any = before.tag != run_empty;
 #pragma unroll
         for (int i = L - 1; i >= 0; --i) {
             if (!at.exists(i)) continue;
             if (ElementEdges::at(edges.end, i)) any = enter(i, y);
             if (any) {
-                set_slopes(y, x[i], right[i]);
+                set_slopes<true>(y, x[i], right[i]);
             } else {
                 y = x[i];
                 x[i] = Number{};
@@ -170,13 +166,14 @@ struct NumbersBackward {
             any = true;
         }
     }
+    template <bool rare>
     static __device__ __forceinline__ void set_slopes(Number& y, Number& x, Number& right) {
 #pragma unroll
         for (int n = 0; n < V; ++n) {
             const Wide now = x.v[n];
             x.v[n] = Operator::left_slope(y.v[n], now);
             right.v[n] = Operator::right_slope(y.v[n], now);
-            y.v[n] = combine_numbers<Operator, true>(y.v[n], now);
+            y.v[n] = combine_numbers<Operator, rare>(y.v[n], now);
         }
     }
     static __device__ __forceinline__ void set_ones(Number& slope) {

@@ -46,7 +46,7 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, Cha
         c.time_inner_ ? chained_rows_suit(shape, c.tuning_) : chained_columns_suit(shape, tile, c.tuning_, true);
     const bool grouped =
         !suits && (c.time_inner_ ? chained_groups_suit(c.tuning_)
-                                 : chained_column_groups_suit(shape, tile, c.tuning_, c.kernels_->carry_bytes));
+                                 : chained_column_groups_suit(shape, tile, c.tuning_, c.kernels_->record_bytes));
     if ((!suits && !grouped) || c.tuning_.blocks > std::numeric_limits<int32_t>::max()) return std::nullopt;
 
     c.element_bytes_ = size_of(p.dtype);
@@ -68,7 +68,7 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, Cha
     params.log2_warp_rows = c.tuning_.log2_warp_rows;
     params.grouped = grouped;
     // Hardly any block of a reduction waits for another, so it needs no tiles ahead.
-    if (grouped && c.time_inner_ && !p.is_reduction() && use != ChainedUse::gradients)
+    if (grouped && c.time_inner_ && use != ChainedUse::gradients && (use == ChainedUse::marks || !p.is_reduction()))
         params.ahead = steps_ahead(c.tuning_, device_attribute(cudaDevAttrMultiProcessorCount, options.device));
     const ChainedKernels& marked = kernels->gradients[c.time_inner_];
     if (marked.steps > 0)
@@ -81,6 +81,7 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, Cha
     c.carries_bytes_ = static_cast<size_t>(carries);
     c.exchanged_bytes_ = static_cast<size_t>(all);
     c.exchanged_ = workspace.book(all);
+    c.overlaps_ = can_overlap(c.kernel(), options.device);
     return c;
 }
 
@@ -101,7 +102,7 @@ int64_t ChainedNumbers::marks_bytes() const {
 }
 
 template <typename Params>
-void ChainedNumbers::launch_chained(Params params, void* scratch, bool overlaps, void* stream) const {
+void ChainedNumbers::launch_chained(Params params, void* scratch, void* stream) const {
     LaunchShape shape = blocks_of(tuning_.blocks, 32 * tuning_.warps);
     shape.shared_bytes = kernels_->warp_bytes * tuning_.warps;
     if (params.chunks > 1) {
@@ -109,12 +110,12 @@ void ChainedNumbers::launch_chained(Params params, void* scratch, bool overlaps,
         params.carries = exchanged;
         params.records = exchanged + carries_bytes_;
         set_all_bits(exchanged, static_cast<int64_t>(exchanged_bytes_ / sizeof(uint64_t)), stream);
-        shape.overlaps = overlaps;
+        shape.overlaps = overlaps_;
     }
     launch(kernel(), shape, stream, params, sets_);
 }
 
-void ChainedNumbers::run(const NumberArrays& arrays, void* scratch, bool overlaps, void* stream) const {
+void ChainedNumbers::run(const NumberArrays& arrays, void* scratch, void* stream) const {
     NumberChainParams params = params_;
     params.input.point(arrays.from, params.time);
     params.output.point(arrays.to, params.time);
@@ -122,21 +123,20 @@ void ChainedNumbers::run(const NumberArrays& arrays, void* scratch, bool overlap
     params.state_in = arrays.state_in;
     params.state_out = arrays.state_out;
     params.marks = arrays.marks;
-    launch_chained(params, scratch, overlaps, stream);
+    launch_chained(params, scratch, stream);
 }
 
-void ChainedNumbers::run_gradients(const OperatorBuffers& b, bool reduction, void* marks, bool overlaps,
-                                   void* stream) const {
+void ChainedNumbers::run_gradients(const OperatorBuffers& b, bool reduction, void* marks, void* stream) const {
     NumberGradientParams params{params_, params_.input, nullptr, nullptr};
     params.input.point(b.input, params.time);
     params.output.point(b.grad_input, params.time);
     params.grad_output.point(reduction ? nullptr : b.grad_output, params.time);
     params.grad_reduced = reduction ? b.grad_output : nullptr;
-    params.first = b.state_in;
+    params.scan_state_in = b.state_in;
     params.state_in = b.grad_state_out;
     params.state_out = b.grad_state_in;
     params.marks = marks;
-    launch_chained(params, b.scratch, overlaps, stream);
+    launch_chained(params, b.scratch, stream);
 }
 
 std::optional<ChainedNumberGradients> ChainedNumberGradients::make(const OperatorProblem& p, const Options& options,
@@ -150,16 +150,14 @@ std::optional<ChainedNumberGradients> ChainedNumberGradients::make(const Operato
     c.gradients_ = *gradients;
     c.place_ = booked.book(marks->marks_bytes());
     c.reduction_ = p.is_reduction();
-    c.marks_overlap_ = can_overlap(marks->kernel(), options.device);
-    c.gradients_overlap_ = can_overlap(gradients->kernel(), options.device);
     workspace = booked;
     return c;
 }
 
 void ChainedNumberGradients::run(const OperatorBuffers& b, void* stream) const {
     void* const marks = static_cast<char*>(b.scratch) + place_;
-    marks_.run({.from = b.input, .state_in = b.state_in, .marks = marks}, b.scratch, marks_overlap_, stream);
-    gradients_.run_gradients(b, reduction_, marks, gradients_overlap_, stream);
+    marks_.run({.from = b.input, .state_in = b.state_in, .marks = marks}, b.scratch, stream);
+    gradients_.run_gradients(b, reduction_, marks, stream);
 }
 
 std::string ChainedNumbers::describe() const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of "numbers" that are chained scans, number_rows with time innermost and number_columns with channels
 // innermost (device/scan/chained_rows.cuh and chained_columns.cuh tell ownership, order and synchronisation).
-// launch/chained_tuning.h says which problems they suit; "numbers" runs what they do not take by number_scan of
+// launch/chained_tuning.h says which problems they suit; "numbers" runs what they do not take by element_scan, as in
 // numbers_general.cuh.
 //
 //     y[t] = y[t-1] o x[t]
@@ -46,6 +46,30 @@ struct NumberMonoid {
     static __device__ __forceinline__ Wide to_map(Record run) { return run; }
     static __device__ __forceinline__ bool is_cut(Wide) { return false; }
 };
+
+// What numbers combine to, one after the other.
+template <typename Operator, typename Wide>
+struct RunningNumber {
+    Wide y;
+    __device__ __forceinline__ void begin(Wide first) { y = first; }
+    __device__ __forceinline__ void add(Wide x) { y = combine_numbers<Operator, false>(y, x); }
+    __device__ __forceinline__ Wide value() const { return y; }
+};
+template <>
+struct RunningNumber<combine::LogAddExp, float> : LogSum<float> {};
+
+// What N numbers, of which get(i) is one, combine to in their order.
+template <typename Operator, int N, typename Wide, typename Get>
+__device__ __forceinline__ Wide combine_all_numbers(Get&& get) {
+    if constexpr (std::is_same_v<Operator, combine::LogAddExp>) {
+        return log_of_sum<N, Wide>(get);
+    } else {
+        Wide y = get(0);
+#pragma unroll
+        for (int i = 1; i < N; ++i) y = combine_numbers<Operator, false>(y, get(i));
+        return y;
+    }
+}
 
 // NumberWork is what NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh).
 // A lane's tile has as many steps as that of a linear recurrence forward.
@@ -189,7 +213,7 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, false>
 };
 
 // Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for 16-bit and complex numbers
-// and for long operators, whose steps take more registers. number_rows has one more where registers allow it, since
+// and for long operators in f64, whose steps take more registers. number_rows has one more where registers allow it, since
 // blocks of few rows wait for each other with their steps in registers.
 template <typename Operator>
 constexpr bool has_short_steps = !requires {

@@ -45,9 +45,9 @@ class ChainedNumbers {
 
     // Whether a call's arrays lie as the kernels need; null ones do.
     bool takes(std::initializer_list<const void*> arrays) const;
-    void run(const NumberArrays& arrays, void* scratch, bool overlaps, void* stream) const;
+    void run(const NumberArrays& arrays, void* scratch, void* stream) const;
     // The gradients of a call whose marks have been found.
-    void run_gradients(const OperatorBuffers& buffers, bool reduction, void* marks, bool overlaps, void* stream) const;
+    void run_gradients(const OperatorBuffers& buffers, bool reduction, void* marks, void* stream) const;
     int64_t marks_bytes() const;
     const void* kernel() const { return kernels_->kernel[down_ && time_inner_]; }
     std::string describe() const;
@@ -56,7 +56,7 @@ class ChainedNumbers {
     int group_chunks() const { return cuda::group_chunks(params_.grouped != 0, time_inner_); }
     // Launches the kernel with the parameters of a call, but for those through which chunks exchange values.
     template <typename Params>
-    void launch_chained(Params params, void* scratch, bool overlaps, void* stream) const;
+    void launch_chained(Params params, void* scratch, void* stream) const;
 
     const ChainedKernels* kernels_ = nullptr;
     NumberChainParams params_;  // without a call's pointers
@@ -64,6 +64,7 @@ class ChainedNumbers {
     ChainedSets sets_;
     int64_t element_bytes_ = 0, state_bytes_ = 0;
     bool time_inner_ = false, down_ = false;
+    bool overlaps_ = false;  // whether its launch may begin before the one that clears memory for it has ended
     // The place and size of carries and, behind them, of summaries.
     size_t exchanged_ = 0, carries_bytes_ = 0, exchanged_bytes_ = 0;
 };
@@ -84,7 +85,7 @@ class ChainedNumberGradients {
   private:
     ChainedNumbers marks_, gradients_;
     size_t place_ = 0;  // of the marks in scratch memory
-    bool reduction_ = false, marks_overlap_ = false, gradients_overlap_ = false;
+    bool reduction_ = false;
 };
 
 }  // namespace flashscan::cuda

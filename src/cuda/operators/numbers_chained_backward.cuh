@@ -7,11 +7,14 @@
 //
 // Marks      The launch before, number_rows_marks or number_columns_marks, is the forward scan of numbers_chained.cuh,
 //            but writes nothing except its carry into each tile here, the tile's mark.
-// Passes     A warp recomputes y of its tile from the mark, in the order of the scan, and the slopes with it. The maps
-//            g -> slope g + c of its steps are then scanned in the opposite order.
-// Bytes      INPUT is read twice, by both launches, GRAD|OUTPUT once, and GRAD|INPUT is written once. With channels
-//            innermost marks are a number for each tile of a lane and row, written and read.
-// Limits     Those of the forward kernels, and no complex numbers. All arrays lie alike, as INPUT and OUTPUT do there.
+// Passes     From the mark y of the tile is recomputed in the order of the scan, and the slopes with it: with time
+//            innermost by a warp, which has one mark, with channels innermost by each lane, which has one for each of
+//            its rows. The maps g -> slope g + c of the steps are then scanned in the opposite order.
+// Bytes      INPUT is read twice, by both launches, GRAD|OUTPUT once, and GRAD|INPUT is written once. Of L steps of a
+//            lane, 16 or in f64 8, marks are a number for each L steps of a row with channels innermost and for each
+//            32 L steps with time innermost, written and read.
+// Limits     Those of the forward kernels, and no complex numbers. With time innermost INPUT, GRAD|OUTPUT and
+//            GRAD|INPUT begin their rows at the same place within 16 bytes.
 #pragma once
 
 #include "cuda/operators/numbers_chained.cuh"
@@ -59,7 +62,7 @@ struct NumberRowsMarks : NumberRowsWork<X, Operator, Down> {
     using typename Base::Monoid, typename Base::Shape, typename Base::Wide;
 
     __device__ __forceinline__ bool writes() const { return true; }
-    // Tiles of gradients begin where tiles here do, and in the middle of these.
+    // A tile here holds two or four tiles of gradients. The lane of each that the scan meets first writes its mark.
     __device__ __forceinline__ void walk(Wide (&carry)[1]) const {
         constexpr int steps = 32 * gradient_steps<Shape>, lanes = steps / Shape::L;
         const Segments<Monoid, Shape, Down> segments{at};
@@ -77,7 +80,7 @@ struct NumberColumnsMarks : NumberColumnsWork<X, Operator> {
     static constexpr int L = Shape::L, V = Shape::V;
 
     __device__ __forceinline__ bool writes() const { return true; }
-    // Tiles of gradients are counted from the last step back.
+    // Tile number k of gradients ends where k L steps are left. The one that begins with the first step has no mark.
     __device__ __forceinline__ void walk(Wide (&carry)[V]) const {
         constexpr int steps = gradient_steps<Shape>;
         RunningNumber<Operator, Wide> running[V];
@@ -98,6 +101,21 @@ struct NumberColumnsMarks : NumberColumnsWork<X, Operator> {
         }
     }
 };
+
+// The slopes of numbers that are combined one after the other: what a gradient of the new value is multiplied by to
+// give those of the old one and of x.
+template <typename Operator, typename Wide>
+struct RunningSlopes {
+    Wide y;
+    __device__ __forceinline__ void begin(Wide first) { y = first; }
+    __device__ __forceinline__ void add(Wide x, Wide& left, Wide& right) {
+        left = Operator::left_slope(y, x);
+        right = Operator::right_slope(y, x);
+        y = combine_numbers<Operator, false>(y, x);
+    }
+};
+template <typename Wide>
+struct RunningSlopes<combine::LogAddExp, Wide> : LogSum<Wide> {};
 
 // What the works of both kernels share. `Down` is the direction of the walk, opposite to the scan's.
 template <typename X, typename Operator, typename Shape_, bool Down_>
@@ -128,7 +146,8 @@ struct NumberGradientWork {
     __device__ __forceinline__ int64_t state(int v) const { return at.batch * p.rows + at.row + v; }
     // What the scan starts from.
     __device__ __forceinline__ Wide before_first(int v) const {
-        return p.first == nullptr ? NumberMonoid<X, Operator>::identity() : static_cast<const Wide*>(p.first)[state(v)];
+        return p.scan_state_in == nullptr ? NumberMonoid<X, Operator>::identity()
+                                          : static_cast<const Wide*>(p.scan_state_in)[state(v)];
     }
     // Sets the slopes, for y before the lane's steps. `plain` tells that all steps exist and have a step or a state
     // before them. Without one y[t] is x[t], so that slopes are 0 and 1; steps that do not exist pass g on.
@@ -146,7 +165,8 @@ struct NumberGradientWork {
         const int64_t first = Down ? 0 : p.time - 1;
 #pragma unroll
         for (int i = 0; i < L; ++i) {
-            const bool exists = i >= at.first && i < at.steps, starts = at.t0 + i == first && p.first == nullptr;
+            const bool exists = i >= at.first && i < at.steps,
+                       starts = at.t0 + i == first && p.scan_state_in == nullptr;
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 left[i][v] = !exists ? one(Wide{}) : starts ? Wide{} : left[i][v];
@@ -231,7 +251,7 @@ struct NumberRowsGradientWork : NumberGradientWork<X, Operator, NumberGradientSh
         segments.scan(through);
         y[0] = segments.enter(through, y[0]);
         const int64_t first = Down ? 0 : p.time - 1;
-        const bool starts = p.first == nullptr && at.warp_t0 <= first && first < at.warp_t0 + 32 * L;
+        const bool starts = p.scan_state_in == nullptr && at.warp_t0 <= first && first < at.warp_t0 + 32 * L;
         this->find_slopes(source, y, part.whole() && !starts);
     }
     template <bool Whole>
@@ -279,7 +299,7 @@ struct NumberColumnsGradientWork : NumberGradientWork<X, Operator, NumberGradien
                 y[v] = static_cast<const Wide*>(p.marks)[(at.batch * p.mark_places + at.t0 / L) * p.rows + at.row + v];
         }
         if (at.steps < L) fill(source);
-        this->find_slopes(source, y, at.steps == L && !(starts && p.first == nullptr));
+        this->find_slopes(source, y, at.steps == L && !(starts && p.scan_state_in == nullptr));
     }
     static __device__ __forceinline__ Wide identity() { return NumberMonoid<X, Operator>::identity(); }
     __device__ __forceinline__ void fill(Steps<X, Shape>& source) const {

@@ -51,9 +51,9 @@ struct NumberChainParams {
 // Of the gradients' kernel, whose walk is opposite to the scan's: `input` is INPUT, `output` GRAD|INPUT, `state_in`
 // GRAD|STATE_OUT and `state_out` GRAD|STATE_IN. `marks` are read.
 struct NumberGradientParams : NumberChainParams {
-    View grad_output;                    // data is null for a reduction
-    const void* grad_reduced = nullptr;  // GRAD|OUTPUT of a reduction, [batches, rows]
-    const void* first = nullptr;         // STATE_IN
+    View grad_output;                     // data is null for a reduction
+    const void* grad_reduced = nullptr;   // GRAD|OUTPUT of a reduction, [batches, rows]
+    const void* scan_state_in = nullptr;  // STATE_IN
 };
 
 }  // namespace flashscan::cuda

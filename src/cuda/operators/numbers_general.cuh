@@ -16,7 +16,8 @@ template <typename Operator, typename Wide>
 __device__ __noinline__ Wide combine_apart(Wide l, Wide r) {
     return Operator::combine(l, r);
 }
-// Combines two numbers. A long operator is not inlined in f64, nor where it is rarely called.
+// Combines two numbers. A long operator is not inlined in f64, nor where it is rarely called, but for logaddexp in f32,
+// which is short by the sum of log_sum.cuh.
 template <typename Operator, bool rare, typename Wide>
 __device__ __forceinline__ Wide combine_numbers(Wide l, Wide r) {
     constexpr bool is_long = requires { Operator::is_long; };
@@ -32,68 +33,12 @@ __device__ __forceinline__ Wide combine_numbers(Wide l, Wide r) {
     }
 }
 
-// What numbers combine to, one after the other.
-template <typename Operator, typename Wide>
-struct RunningNumber {
-    Wide y;
-    __device__ __forceinline__ void begin(Wide first) { y = first; }
-    __device__ __forceinline__ void add(Wide x) { y = combine_numbers<Operator, false>(y, x); }
-    __device__ __forceinline__ Wide value() const { return y; }
-};
-template <>
-struct RunningNumber<combine::LogAddExp, float> : LogSum<float> {};
-
-// The slopes of numbers that are combined one after the other: what a gradient of the new value is multiplied by to
-// give those of the old one and of x.
-template <typename Operator, typename Wide>
-struct RunningSlopes {
-    Wide y;
-    __device__ __forceinline__ void begin(Wide first) { y = first; }
-    __device__ __forceinline__ void add(Wide x, Wide& left, Wide& right) {
-        left = Operator::left_slope(y, x);
-        right = Operator::right_slope(y, x);
-        y = combine_numbers<Operator, false>(y, x);
-    }
-};
-template <typename Wide>
-struct RunningSlopes<combine::LogAddExp, Wide> : LogSum<Wide> {};
-
-// What N numbers, of which get(i) is one, combine to in their order.
-template <typename Operator, int N, typename Wide, typename Get>
-__device__ __forceinline__ Wide combine_all_numbers(Get&& get) {
-    if constexpr (std::is_same_v<Operator, combine::LogAddExp>) {
-        return log_of_sum<N, Wide>(get);
-    } else {
-        Wide y = get(0);
-#pragma unroll
-        for (int i = 1; i < N; ++i) y = combine_numbers<Operator, false>(y, get(i));
-        return y;
-    }
-}
-
 template <typename X, int V, typename Operator>
 struct Numbers {
     using Storage = cuda::Element<X>;
     using Wide = typename Storage::Wide;
     struct Element {
         Wide v[V];
-    };
-    struct Running {
-        RunningNumber<Operator, Wide> of[V];
-        __device__ __forceinline__ Running(const Numbers&, const Element& y) {
-#pragma unroll
-            for (int n = 0; n < V; ++n) of[n].begin(y.v[n]);
-        }
-        __device__ __forceinline__ void add(const Element& x) {
-#pragma unroll
-            for (int n = 0; n < V; ++n) of[n].add(x.v[n]);
-        }
-        __device__ __forceinline__ Element value() const {
-            Element y;
-#pragma unroll
-            for (int n = 0; n < V; ++n) y.v[n] = of[n].value();
-            return y;
-        }
     };
     static constexpr int bytes = V * static_cast<int>(sizeof(X)), state_bytes = V * static_cast<int>(sizeof(Wide));
     static constexpr int count = V, registers = V * ((static_cast<int>(sizeof(Wide)) + 3) / 4);
@@ -114,14 +59,6 @@ struct Numbers {
     }
     __device__ __forceinline__ Element combine_rarely(const Element& l, const Element& r) const {
         return combine<true>(l, r);
-    }
-    // N elements, of which get(i) is one, in their order.
-    template <int N, typename Get>
-    __device__ __forceinline__ Element combine_all(Get&& get) const {
-        Element y;
-#pragma unroll
-        for (int n = 0; n < V; ++n) y.v[n] = combine_all_numbers<Operator, N, Wide>([&](int i) { return get(i).v[n]; });
-        return y;
     }
     __device__ __forceinline__ Element identity() const {
         Element y;

@@ -27,8 +27,6 @@ std::optional<ShortNumbers> ShortNumbers::make(const OperatorProblem& p, bool ba
     size_t n = 0;
     while (n < std::size(kernels->kernel) && vectors > 32 * ShortNumberKernels::tiles[n]) ++n;
     if (n == std::size(kernels->kernel) || kernels->kernel[n] == nullptr) return std::nullopt;
-    // With eight tiles lanes without steps make it slower than number_rows.
-    if (n == 2 && 8 * vectors < 7 * 32 * ShortNumberKernels::tiles[n]) return std::nullopt;
     ShortNumbers s;
     s.kernel_ = kernels->kernel[n];
     s.tiles_ = ShortNumberKernels::tiles[n];
@@ -36,6 +34,8 @@ std::optional<ShortNumbers> ShortNumbers::make(const OperatorProblem& p, bool ba
     params.rows = p.batch * p.channels;
     params.vectors = static_cast<int32_t>(vectors);
     params.log2_lanes = log2_up(ceil_div(vectors, int64_t{s.tiles_}), 5);
+    // Where lanes had no steps, the state after the row would not have the bits of its last step.
+    if (int64_t{s.tiles_} << params.log2_lanes != vectors) return std::nullopt;
     params.exclusive = p.mode == OperatorMode::exclusive;
     params.down = (p.direction == Direction::reverse) != backward;
     params.input.row = params.output.row = vectors * vector_bytes;

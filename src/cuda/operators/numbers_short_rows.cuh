@@ -6,14 +6,17 @@
 // Ownership  2^k lanes own a row from its first step to its last, so that a warp has 32 / 2^k rows. A row is cut into
 //            two, four or eight tiles, which follow each other in time. Of a tile each lane holds one vector of 16
 //            bytes, and neighbouring lanes hold neighbouring vectors.
-// Passes     1. Every lane loads its vectors of all tiles, and what each tile's lanes combine to is scanned.
+// Passes     1. Every lane loads its vectors of all tiles and combines the elements of each vector; what they combine to
+//               is scanned over the row's lanes, tile by tile.
 //            2. Tile after tile, every lane walks its steps from its carry and stores them. The last lane's carry
 //               enters the next tile.
 // Bytes      Every element is read once and written once.
-// Order      The association is fixed by the length of the rows and by the dtype.
+// Order      The association is fixed by the length of the rows and by the dtype, but arrays that are not aligned are
+//            taken by another kernel, so that BATCH_INVARIANT rules this one out.
 // Sync       None beside the warp's own.
-// Limits     Rows of whole vectors, aligned to them, up to 32 times the tiles; no integers, no complex numbers, no
-//            INDEX, no BATCH_INVARIANT, no packed sequences.
+// Limits     Rows that fill their lanes, of 2, 4, 8 .. 128 aligned vectors, in 16 bits also 256; no integers, no complex
+//            numbers, no logaddexp of f64, no INDEX, no BATCH_INVARIANT, no packed sequences. The carry that a row starts
+//            from is the operator's identity, so that the sum of -0 alone is 0.
 // Why        number_rows gives a lane 128 bytes of a row, so that most lanes would have no steps of a short one.
 #pragma once
 

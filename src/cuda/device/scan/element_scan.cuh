@@ -49,9 +49,6 @@
 //         void store_state(char* to, const Element& y) const;
 //         Element identity() const;           // if has_identity
 //         void store_index(void* index, int64_t place, const Element& y) const;  // if has_index
-//         // May be missing; for operators that have a quicker way than combine() to combine many elements:
-//         template <int N, typename Get> Element combine_all(Get&& get) const;  // N elements, get(i), in their order
-//         struct Running { Running(const Op&, const Element& y); void add(const Element& x); Element value() const; };
 //     };
 #pragma once
 
@@ -89,31 +86,9 @@ constexpr int registers_of() {
         return (static_cast<int>(sizeof(typename Op::Element)) + 3) / 4;
 }
 
-// What elements combine to, one after the other.
-template <typename Op>
-struct RunningElement {
-    using Element = typename Op::Element;
-    const Op& op;
-    Element y;
-    __device__ __forceinline__ RunningElement(const Op& op_, const Element& first) : op(op_), y(first) {}
-    __device__ __forceinline__ void add(const Element& x) { y = op.combine(y, x); }
-    __device__ __forceinline__ const Element& value() const { return y; }
-};
-template <typename Op>
-struct RunningOf {
-    using Type = RunningElement<Op>;
-};
-template <typename Op>
-requires requires { typename Op::Running; }
-struct RunningOf<Op> {
-    using Type = typename Op::Running;
-};
-
 template <typename Op>
 struct ElementScan {
     using Element = typename Op::Element;
-    using Running = typename RunningOf<Op>::Type;
-    static constexpr bool has_running = requires { typename Op::Running; };
     static constexpr int L = element_steps(sizeof(typename Op::Element)), warps = element_warps(sizeof(Element));
     static constexpr int buffers = element_buffer_bytes(Op::bytes, L, warps);
     static constexpr bool kept = element_is_kept(Op::bytes);
@@ -153,14 +128,10 @@ struct ElementScan {
     __device__ __forceinline__ R summarize(const Items& items) const {
         R run;
         if (!kept && plain) {
+            run.value = items.get(0);
             run.tag = run_open;
-            if constexpr (has_running) {
-                run.value = op.template combine_all<L>([&](int i) { return items.get(i); });
-            } else {
-                run.value = items.get(0);
 #pragma unroll
-                for (int i = 1; i < L; ++i) run.value = op.combine(run.value, items.get(i));
-            }
+            for (int i = 1; i < L; ++i) run.value = op.combine(run.value, items.get(i));
             return run;
         }
         run.tag = run_empty;
@@ -185,11 +156,9 @@ struct ElementScan {
         const bool exclusive = p.mode == element_exclusive;
         Element y = before.value;
         if (!kept && plain) {
-            Running running(op, y);
 #pragma unroll
             for (int i = 0; i < L; ++i) {
-                running.add(items.get(i));
-                const Element next = running.value();
+                const Element next = op.combine(y, items.get(i));
                 items.set(i, exclusive ? y : next);
                 y = next;
             }
