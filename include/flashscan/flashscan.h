@@ -830,7 +830,8 @@ FLASHSCAN_API_STATUS flashscan_plan_rnn(flashscan_plan** plan, const flashscan_r
  *
  * MIN and MAX: of equal operands the earlier one is taken, and of NaN the first, so that the bracketing never changes a
  * bit; the gradient goes to that one alone, STATE_IN counting as the first. LOGADDEXP: equal operands share the
- * gradient, infinite ones too. MUL: the gradient of a factor is the product of the others, exact where factors are 0.
+ * gradient, infinite ones too; on a GPU each combination of f32 and 16-bit data may be off by 2^-22 beside rounding,
+ * which shows in results near 0. MUL: the gradient of a factor is the product of the others, exact where factors are 0.
  * Powers and products may overflow on the way in one bracketing and not in another.
  *
  * INDEX, of MIN and MAX: the running argmin or argmax, one i64 for each element of OUTPUT. It is the step t of INPUT
