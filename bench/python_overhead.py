@@ -7,7 +7,8 @@ Microseconds until a call returns, by one thread, the least of 20 rounds, on Num
 installed, on their arrays on the CPU and on a GPU. There a round is shorter than the queue of launches, so that none waits
 for the GPU; `in turn` is the time of a call with the wait for the last one, which may be the GPU's. Of a call, `library`
 is what its call of the library takes (on a GPU: to launch the kernels), `memory` what its package takes to make the
-arrays that are returned, and `overhead` the rest. With --limit the exit status tells whether every overhead stays below it.
+arrays that are returned, and `overhead` the rest. With --limit the exit status tells whether every overhead stays below it;
+one that does not is measured twice again, since other work on the machine can only add to it.
 """
 
 import argparse
@@ -165,6 +166,9 @@ def main():
                 continue
             try:
                 parts = measure(call, package)
+                for _ in range(2):
+                    if args.limit and parts["overhead"] >= args.limit:
+                        parts = measure(call, package)
             except flashscan.FlashscanError as error:
                 print(f"{name:10}  {what:22}  {error}")
                 continue
