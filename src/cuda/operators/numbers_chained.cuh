@@ -47,7 +47,7 @@ struct NumberMonoid {
     static __device__ __forceinline__ bool is_cut(Wide) { return false; }
 };
 
-// What numbers combine to, one after the other.
+// Combines numbers one after the other, and holds what they have combined to.
 template <typename Operator, typename Wide>
 struct RunningNumber {
     Wide y;
@@ -58,7 +58,7 @@ struct RunningNumber {
 template <>
 struct RunningNumber<combine::LogAddExp, float> : LogSum<float> {};
 
-// What N numbers, of which get(i) is one, combine to in their order.
+// Returns what the N numbers get(0), get(1) .. combine to, in this order.
 template <typename Operator, int N, typename Wide, typename Get>
 __device__ __forceinline__ Wide combine_all_numbers(Get&& get) {
     if constexpr (std::is_same_v<Operator, combine::LogAddExp>) {
@@ -71,28 +71,41 @@ __device__ __forceinline__ Wide combine_all_numbers(Get&& get) {
     }
 }
 
-// NumberWork is what NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh).
-// A lane's tile has as many steps as that of a linear recurrence forward.
-template <typename X, typename Operator, typename Shape_, bool Down_>
-struct NumberWork {
-    using Params = NumberChainParams;
-    using Monoid = NumberMonoid<X, Operator>;
+// A lane of a chained scan of numbers or of their gradients. `Down` tells that it walks against the order of memory.
+template <typename Params_, typename Shape_, bool Down_>
+struct NumberLane {
+    using Params = Params_;
     using Shape = Shape_;
-    using Wide = typename Monoid::Wide;
     static constexpr bool Down = Down_;
     static constexpr int L = Shape::L, V = Shape::V;
 
-    const NumberChainParams& p;
+    const Params& p;
     const Place& at;
-    Steps<X, Shape> source;
 
-    __device__ __forceinline__ NumberWork(const NumberChainParams& params, const Place& place) : p(params), at(place) {}
+    __device__ __forceinline__ NumberLane(const Params& params, const Place& place) : p(params), at(place) {}
 
     template <typename Body>
     static __device__ __forceinline__ void for_steps(Body&& body) {
 #pragma unroll
         for (int k = 0; k < L; ++k) body(Down ? L - 1 - k : k);
     }
+    __device__ __forceinline__ bool writes() const { return p.output.data != nullptr; }
+    // The place of the lane's row v among the states.
+    __device__ __forceinline__ int64_t state(int v) const { return at.batch * p.rows + at.row + v; }
+};
+
+// NumberWork is what NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh).
+// A lane's tile has as many steps as that of a linear recurrence forward.
+template <typename X, typename Operator, typename Shape_, bool Down_>
+struct NumberWork : NumberLane<NumberChainParams, Shape_, Down_> {
+    using Lane = NumberLane<NumberChainParams, Shape_, Down_>;
+    using Monoid = NumberMonoid<X, Operator>;
+    using Wide = typename Monoid::Wide;
+    using Lane::Lane, Lane::Down, Lane::L, Lane::V, Lane::p, Lane::at, Lane::for_steps, Lane::state;
+    using typename Lane::Shape;
+
+    Steps<X, Shape> source;
+
     template <typename Then>
     __device__ __forceinline__ void summarize(Wide (&through)[V], Then&& then) const {
 #pragma unroll
@@ -119,8 +132,6 @@ struct NumberWork {
             source.set(i, results);
         });
     }
-    __device__ __forceinline__ bool writes() const { return p.output.data != nullptr; }
-    __device__ __forceinline__ int64_t state(int v) const { return at.batch * p.rows + at.row + v; }
     __device__ __forceinline__ Wide enter(int v) const {
         return p.state_in == nullptr ? Monoid::identity() : static_cast<const Wide*>(p.state_in)[state(v)];
     }
@@ -135,6 +146,16 @@ template <typename X>
 struct NumberRowsShape : TileShape<X, X, Access::time_vectors, false, 256> {
     static constexpr int skew = 16 / static_cast<int>(sizeof(X)) - 1;
 };
+
+// Stores a lane's steps. Places in the buffer are worked out again: kept since the load, they would occupy registers
+// throughout the scan.
+template <typename Data>
+__device__ __forceinline__ void store_row(const typename Data::Tile& tile, const View& view, const Place& at,
+                                          const typename Data::Part& part, char* buffer) {
+    Place again = at;
+    again.lane = ptx::held(at.lane);
+    Data::store(tile, view, again, part, buffer);
+}
 
 template <typename X, typename Operator, bool Down>
 struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
@@ -173,17 +194,24 @@ struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
     }
     __device__ __forceinline__ void walk(Wide (&carry)[1]) {
         this->combine_steps(carry);
-        if (!this->writes()) return;
-        // Places in the buffer are worked out again: kept since the load, they would occupy registers throughout the
-        // scan.
-        Place again = at;
-        again.lane = ptx::held(at.lane);
-        Data::store(source, p.output, again, part, buffer);
+        if (this->writes()) store_row<Data>(source, p.output, at, part, buffer);
     }
 };
 
 template <typename X>
 using NumberColumnsShape = TileShape<X, X, Access::channel_packs, false, 256>;
+
+// Sets the steps of a lane that do not exist, from number `steps` on.
+template <typename X, typename Shape>
+__device__ __forceinline__ void fill_absent(Steps<X, Shape>& tile, int steps, typename Steps<X, Shape>::Wide value) {
+    if (steps >= Shape::L) return;
+#pragma unroll
+    for (int i = 0; i < Shape::L; ++i) {
+        if (i < steps) continue;
+#pragma unroll
+        for (int v = 0; v < Shape::V; ++v) tile.set(i, v, value);
+    }
+}
 
 template <typename X, typename Operator>
 struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, false> {
@@ -197,14 +225,7 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, false>
     __device__ __forceinline__ NumberColumnsWork(const NumberChainParams& params, const Place& place, char*)
         : Base(params, place) {
         Data::template fetch<false>(p.input, at, {}, 0, p.time, source);
-        if (at.steps >= L) return;
-        const Wide identity = Monoid::identity();
-#pragma unroll
-        for (int i = 0; i < L; ++i) {
-            if (i < at.steps) continue;
-#pragma unroll
-            for (int v = 0; v < V; ++v) source.set(i, v, identity);
-        }
+        fill_absent(source, at.steps, Monoid::identity());
     }
     __device__ __forceinline__ void walk(Wide (&carry)[V]) {
         this->combine_steps(carry);

@@ -117,38 +117,21 @@ struct RunningSlopes {
 template <typename Wide>
 struct RunningSlopes<combine::LogAddExp, Wide> : LogSum<Wide> {};
 
-// What the works of both kernels share. `Down` is the direction of the walk, opposite to the scan's.
+// NumberGradientWork is what NumberRowsGradientWork and NumberColumnsGradientWork share. `Down` is the direction of the walk, opposite to the scan's.
 template <typename X, typename Operator, typename Shape_, bool Down_>
-struct NumberGradientWork {
-    using Params = NumberGradientParams;
-    using Shape = Shape_;
+struct NumberGradientWork : NumberLane<NumberGradientParams, Shape_, Down_> {
+    using Lane = NumberLane<NumberGradientParams, Shape_, Down_>;
     using Wide = typename Element<X>::Wide;
     using Monoid = SlopeMonoid<Wide>;
     using Map = typename Monoid::Map;
-    static constexpr bool Down = Down_;
-    static constexpr int L = Shape::L, V = Shape::V;
+    using Lane::Lane, Lane::Down, Lane::L, Lane::V, Lane::p, Lane::at, Lane::for_steps, Lane::state;
+    using typename Lane::Shape;
 
-    const NumberGradientParams& p;
-    const Place& at;
     Steps<X, Shape> gradient;      // GRAD|OUTPUT, then GRAD|INPUT
     Wide left[L][V], right[L][V];  // the slopes dy[t]/dy[t-1] and dy[t]/dx[t]
 
-    __device__ __forceinline__ NumberGradientWork(const NumberGradientParams& params, const Place& place)
-        : p(params), at(place) {}
-
-    template <typename Body>
-    static __device__ __forceinline__ void for_steps(Body&& body) {
-#pragma unroll
-        for (int k = 0; k < L; ++k) body(Down ? L - 1 - k : k);
-    }
     // The lane's step that is the k-th in the order of the scan.
     static __device__ __forceinline__ constexpr int scanned(int k) { return Down ? k : L - 1 - k; }
-    __device__ __forceinline__ int64_t state(int v) const { return at.batch * p.rows + at.row + v; }
-    // What the scan starts from.
-    __device__ __forceinline__ Wide before_first(int v) const {
-        return p.scan_state_in == nullptr ? NumberMonoid<X, Operator>::identity()
-                                          : static_cast<const Wide*>(p.scan_state_in)[state(v)];
-    }
     // Sets the slopes, for y before the lane's steps. `plain` tells that all steps exist and have a step or a state
     // before them. Without one y[t] is x[t], so that slopes are 0 and 1; steps that do not exist pass g on.
     __device__ __forceinline__ void find_slopes(const Steps<X, Shape>& source, const Wide (&y)[V], bool plain) {
@@ -204,7 +187,6 @@ struct NumberGradientWork {
             gradient.set(i, results);
         });
     }
-    __device__ __forceinline__ bool writes() const { return p.output.data != nullptr; }
     __device__ __forceinline__ Wide enter(int v) const {
         Wide g = p.state_in == nullptr ? Wide{} : static_cast<const Wide*>(p.state_in)[state(v)];
         if (p.grad_reduced != nullptr)
@@ -265,10 +247,7 @@ struct NumberRowsGradientWork : NumberGradientWork<X, Operator, NumberGradientSh
     }
     __device__ __forceinline__ void walk(Wide (&g)[1]) {
         this->walk_steps(g);
-        if (!this->writes()) return;
-        Place again = at;
-        again.lane = ptx::held(at.lane);
-        Data::store(gradient, p.output, again, part, buffer);
+        if (this->writes()) store_row<Data>(gradient, p.output, at, part, buffer);
     }
 };
 
@@ -276,6 +255,7 @@ template <typename X, typename Operator>
 struct NumberColumnsGradientWork : NumberGradientWork<X, Operator, NumberGradientShape<NumberColumnsShape<X>>, false> {
     using Base = NumberGradientWork<X, Operator, NumberGradientShape<NumberColumnsShape<X>>, false>;
     using typename Base::Shape, typename Base::Wide;
+    using Forward = NumberMonoid<X, Operator>;
     using Data = AlignedPacks<X, Shape>;
     static constexpr bool skewed = false;
     static constexpr int L = Shape::L, V = Shape::V;
@@ -291,24 +271,14 @@ struct NumberColumnsGradientWork : NumberGradientWork<X, Operator, NumberGradien
         Wide y[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            y[v] = NumberMonoid<X, Operator>::identity();
+            y[v] = Forward::identity();
             if (v >= at.rows) continue;
-            if (starts)
-                y[v] = this->before_first(v);
-            else
+            if (starts && p.scan_state_in != nullptr) y[v] = static_cast<const Wide*>(p.scan_state_in)[this->state(v)];
+            if (!starts)
                 y[v] = static_cast<const Wide*>(p.marks)[(at.batch * p.mark_places + at.t0 / L) * p.rows + at.row + v];
         }
-        if (at.steps < L) fill(source);
+        fill_absent(source, at.steps, Forward::identity());
         this->find_slopes(source, y, at.steps == L && !(starts && p.scan_state_in == nullptr));
-    }
-    static __device__ __forceinline__ Wide identity() { return NumberMonoid<X, Operator>::identity(); }
-    __device__ __forceinline__ void fill(Steps<X, Shape>& source) const {
-#pragma unroll
-        for (int i = 0; i < L; ++i) {
-            if (i < at.steps) continue;
-#pragma unroll
-            for (int v = 0; v < V; ++v) source.set(i, v, identity());
-        }
     }
     __device__ __forceinline__ void walk(Wide (&g)[V]) {
         this->walk_steps(g);

@@ -41,14 +41,14 @@ struct NumberChainParams {
     // Summaries of chunks, of rows [batches, rows, chunks], of columns as carries, where they are gathered in groups;
     // all bits are one here too.
     void* records = nullptr;
-    // Of gradients: the carry of the scan into each of their tiles, [rows of all batch entries, mark_places] with time
+    // Gradients read here the carry of the scan into each of their tiles, [rows of all batch entries, mark_places] with time
     // innermost, [batches, mark_places, rows] otherwise. number_rows_marks and number_columns_marks write them, and
     // nothing else.
     void* marks = nullptr;
     int64_t mark_places = 0;
 };
 
-// Of the gradients' kernel, whose walk is opposite to the scan's: `input` is INPUT, `output` GRAD|INPUT, `state_in`
+// Parameters of the gradients' kernels, whose walk is opposite to the scan's. Here `input` is INPUT, `output` GRAD|INPUT, `state_in`
 // GRAD|STATE_OUT and `state_out` GRAD|STATE_IN. `marks` are read.
 struct NumberGradientParams : NumberChainParams {
     View grad_output;                     // data is null for a reduction
