@@ -95,19 +95,20 @@ class Numbers final : public OperatorKernel {
         const DeviceScope scope(device_);
         void* const output = p_.is_reduction() ? nullptr : b.output;
         const NumberArrays arrays{b.input, output, p_.is_reduction() ? b.output : nullptr, b.state_in, b.state_out};
-        if (short_ && b.index == nullptr && short_->takes({b.input, output})) return short_->run(arrays, stream);
-        if (chained_ && b.index == nullptr && chained_->takes({b.input, output}))
-            return chained_->run(arrays, b.scratch, stream);
-        (b.index != nullptr ? indexed_->scan : pick({b.input, b.output}).scan).forward(b, stream);
+        if (b.index != nullptr) return indexed_->scan.forward(b, stream);
+        if (short_ && short_->takes({b.input, output})) return short_->run(arrays, stream);
+        if (chained_ && chained_->takes({b.input, output})) return chained_->run(arrays, b.scratch, stream);
+        pick({b.input, b.output}).scan.forward(b, stream);
     }
 
     void backward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        const NumberArrays arrays{b.grad_output, b.grad_input, nullptr, b.grad_state_out, b.grad_state_in};
-        if (short_sums_ && b.grad_output != nullptr && short_sums_->takes({b.grad_output, b.grad_input}))
-            return short_sums_->run(arrays, stream);
-        if (chained_sums_ && b.grad_output != nullptr && chained_sums_->takes({b.grad_output, b.grad_input}))
-            return chained_sums_->run(arrays, b.scratch, stream);
+        const NumberArrays sums{b.grad_output, b.grad_input, nullptr, b.grad_state_out, b.grad_state_in};
+        const auto takes_sums = [&](const auto& scan) {
+            return scan && b.grad_output != nullptr && scan->takes({b.grad_output, b.grad_input});
+        };
+        if (takes_sums(short_sums_)) return short_sums_->run(sums, stream);
+        if (takes_sums(chained_sums_)) return chained_sums_->run(sums, b.scratch, stream);
         if (chained_gradients_ && chained_gradients_->takes(b)) return chained_gradients_->run(b, stream);
         const bool recomputes = p_.has_slopes();
         const void* const input = recomputes ? b.input : nullptr;

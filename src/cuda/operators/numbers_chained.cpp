@@ -16,16 +16,20 @@ constexpr int64_t sector_bytes = 32;
 
 }  // namespace
 
+bool is_for_dense_rows(const OperatorProblem& p, const Options& options) {
+    return !options.batch_invariant && !p.packed() && !p.empty() &&
+           code_refusal_of(Compiled::to_machine_code, options.device).empty();
+}
+
+bool is_time_innermost(const OperatorProblem& p) { return p.layout == Layout::bct || p.steps().time == 1; }
+
 std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, ChainedUse use, const Options& options,
                                                    Workspace& workspace) {
     const ChainedNumberKernels* kernels = chained_number_kernels(p.dtype, p.kind);
-    // The number of rows decides how steps are cut into chunks, so results would depend on the batch.
-    if (kernels == nullptr || options.batch_invariant || p.packed() || p.empty() ||
-        !code_refusal_of(Compiled::to_machine_code, options.device).empty())
-        return std::nullopt;
+    if (kernels == nullptr || !is_for_dense_rows(p, options)) return std::nullopt;
     ChainedNumbers c;
     const OperatorProblem::Steps steps = p.steps();
-    c.time_inner_ = p.layout == Layout::bct || steps.time == 1;
+    c.time_inner_ = is_time_innermost(p);
     const bool backward = use == ChainedUse::sum_gradients || use == ChainedUse::gradients;
     c.down_ = (p.direction == Direction::reverse) != backward;
     c.kernels_ = &(use == ChainedUse::gradients ? kernels->gradients

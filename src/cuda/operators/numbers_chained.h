@@ -27,13 +27,19 @@ struct NumberArrays {
     void* marks = nullptr;
 };
 
-// What a launch computes.
+// Names what a launch computes.
 enum class ChainedUse {
     scan,           // OUTPUT
     sum_gradients,  // GRAD|INPUT of sums
-    marks,          // of operators with slopes: what their gradients' kernel reads
-    gradients       // of operators with slopes, from marks: GRAD|INPUT
+    marks,          // the carries that `gradients` starts its tiles from
+    gradients       // GRAD|INPUT of operators with slopes, from marks
 };
+
+// Whether kernels that have no PTX and take every row from its first step to its last may be chosen. Neither they nor
+// whether they are chosen give BATCH_INVARIANT results: the number of rows decides how chained scans cut time into
+// chunks, and how a call's arrays lie decides which kernel runs.
+bool is_for_dense_rows(const OperatorProblem& problem, const Options& options);
+bool is_time_innermost(const OperatorProblem& problem);
 
 // A launch of a plan, settled when the plan is made.
 class ChainedNumbers {

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "cuda/device/scan/look_back_tuning.h"
-#include "cuda/launch/device_code.h"
 #include "cuda/launch/launch.h"
 
 namespace flashscan::cuda {
@@ -19,9 +18,7 @@ constexpr int64_t vector_bytes = 16;
 
 std::optional<ShortNumbers> ShortNumbers::make(const OperatorProblem& p, bool backward, const Options& options) {
     const ShortNumberKernels* kernels = short_number_kernels(p.dtype, p.kind);
-    if (kernels == nullptr || options.batch_invariant || p.packed() || p.empty() || p.time % kernels->steps != 0 ||
-        (p.layout != Layout::bct && p.steps().time != 1) ||
-        !code_refusal_of(Compiled::to_machine_code, options.device).empty())
+    if (kernels == nullptr || !is_for_dense_rows(p, options) || !is_time_innermost(p) || p.time % kernels->steps != 0)
         return std::nullopt;
     const int64_t vectors = p.time / kernels->steps;
     size_t n = 0;
@@ -34,7 +31,7 @@ std::optional<ShortNumbers> ShortNumbers::make(const OperatorProblem& p, bool ba
     params.rows = p.batch * p.channels;
     params.vectors = static_cast<int32_t>(vectors);
     params.log2_lanes = log2_up(ceil_div(vectors, int64_t{s.tiles_}), 5);
-    // Where lanes had no steps, the state after the row would not have the bits of its last step.
+    // The state after the row has the bits of its last step only if every lane has steps.
     if (int64_t{s.tiles_} << params.log2_lanes != vectors) return std::nullopt;
     params.exclusive = p.mode == OperatorMode::exclusive;
     params.down = (p.direction == Direction::reverse) != backward;

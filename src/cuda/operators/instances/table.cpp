@@ -57,6 +57,18 @@ const ElementKernels* indexed_kernels(Dtype dtype, OperatorKind kind) {
         [&](const ElementKernels& k) { return k.indexed && k.dtype == dtype && k.kind == static_cast<int>(kind); });
 }
 
+namespace {
+
+template <typename Kernels>
+const Kernels* find_in(const std::vector<Kernels>& table, Dtype dtype, OperatorKind kind) {
+    const auto found = std::find_if(table.begin(), table.end(), [&](const Kernels& k) {
+        return k.dtype == dtype && k.kind == static_cast<int>(kind);
+    });
+    return found == table.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
 const ChainedNumberKernels* chained_number_kernels(Dtype dtype, OperatorKind kind) {
     static const std::vector<ChainedNumberKernels> table = [] {
         std::vector<ChainedNumberKernels> all;
@@ -65,18 +77,12 @@ const ChainedNumberKernels* chained_number_kernels(Dtype dtype, OperatorKind kin
             add(all);
         return all;
     }();
-    const auto found = std::find_if(table.begin(), table.end(), [&](const ChainedNumberKernels& k) {
-        return k.dtype == dtype && k.kind == static_cast<int>(kind);
-    });
-    return found == table.end() ? nullptr : &*found;
+    return find_in(table, dtype, kind);
 }
 
 const ShortNumberKernels* short_number_kernels(Dtype dtype, OperatorKind kind) {
     static const std::vector<ShortNumberKernels> table = all_short_number_kernels();
-    const auto found = std::find_if(table.begin(), table.end(), [&](const ShortNumberKernels& k) {
-        return k.dtype == dtype && k.kind == static_cast<int>(kind);
-    });
-    return found == table.end() ? nullptr : &*found;
+    return find_in(table, dtype, kind);
 }
 
 const ElementKernels* tiny_kernels(Dtype dtype, OperatorKind kind, int64_t dim) {
