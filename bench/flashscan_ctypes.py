@@ -5,7 +5,7 @@ import ctypes
 from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 CPU, CUDA = 101, 102
-DTYPES = {"f32": 201, "bf16": 202, "f16": 203, "f64": 204, "c64": 205, "c128": 206}
+DTYPES = {"f32": 201, "bf16": 202, "f16": 203, "f64": 204, "c64": 205, "c128": 206, "i32": 207, "i64": 208}
 LAYOUTS = {"BTC": 301, "BCT": 302, "BTGHD": 303, "TBGHD": 304}
 PASS_FORWARD, PASS_BACKWARD = 501, 502
 OPERATORS = {"add": 1001, "mul": 1002, "max": 1004, "logaddexp": 1005}

@@ -14,7 +14,7 @@ TORCH_PREFIXES = {"add": "cumsum", "mul": "cumprod", "logaddexp": "logcumsumexp"
 
 @dataclasses.dataclass
 class Case:
-    dtype: str  # f32, bf16, f16; prefixes f64 too
+    dtype: str  # f32, bf16, f16; prefixes f64, i32 and i64 too
     layout: str  # BTC, BCT
     batch: int
     time: int
@@ -116,6 +116,8 @@ def torch_prefix(operator, layout):
         function, axis = getattr(torch, TORCH_PREFIXES[operator]), layout.index("T")
         if operator == "max":
             return lambda x: function(x, axis)
+        if operator == "add":  # of integers PyTorch would give sums of 64 bits
+            return lambda x: (function(x, axis, dtype=x.dtype),)
         return lambda x: (function(x, axis),)
 
     return load
@@ -165,6 +167,8 @@ def cub_sums(layout):
 def cub_refuses(case, backward):
     if case.layout == "BTC" and case.channels > 1:
         return "takes steps that lie side by side"
+    if case.dtype[0] == "i":
+        return "cub_scan.cu takes floating-point numbers"
     return "cub_scan.cu takes powers of two of steps" if case.time & (case.time - 1) else None
 
 

@@ -30,7 +30,8 @@ import torch
 import flashscan_ctypes as fs
 from peer_packages import TORCH_PREFIXES, Case, all_peers, target_ratio
 
-TORCH_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+TORCH_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64,
+                "i32": torch.int32, "i64": torch.int64}
 
 TABLES = {
     # accelerated-scan's own table, time innermost
@@ -42,8 +43,8 @@ TABLES = {
     # 2^26 elements: one row, and many rows in both layouts. Of one row torch.cummax takes four seconds.
     "prefix": [Case(dtype, *shape, operator)
                for shape in (("BTC", 1, 2**26, 1), ("BCT", 8, 8192, 1024), ("BTC", 8, 8192, 1024))
-               for dtype in ("f32", "bf16", "f64") for operator in TORCH_PREFIXES
-               if operator != "max" or shape[1] > 1],
+               for dtype in ("f32", "bf16", "f64", "i32", "i64") for operator in TORCH_PREFIXES
+               if (operator != "max" or shape[1] > 1) and (operator == "add" or dtype[0] != "i")],
 }
 
 
@@ -131,7 +132,8 @@ class PrefixData:
 
     def __init__(self, case):
         self.case, self.axis = case, case.layout.index("T")
-        self.x = random_tensors(case)(-1, 1)
+        most = 1000 if case.dtype[0] == "i" else 1
+        self.x = random_tensors(case)(-most, most)
         if case.operator == "mul":
             self.x = torch.ones_like(self.x).copysign(self.x)  # products of other numbers overflow or vanish
         self.num_bytes = self.x.numel() * self.x.element_size()

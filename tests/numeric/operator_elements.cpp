@@ -79,25 +79,41 @@ INSTANTIATE_TEST_SUITE_P(Walked, OperatorElements,
                                                     problems_of({"affine f32 d3", "affine c64 d2"}, lines))),
                          name_of_operator_case);
 
-// Short rows of whole vectors, which lanes of one warp scan: of few lanes and of all, in two, four and eight tiles.
+// Short rows, which lanes of one warp scan: of few lanes and of all, in two, four and eight tiles. Rows of 8, 24, 128
+// steps are whole vectors; those of the last lines begin and end inside vectors that they share with their neighbours.
+const std::vector<std::string> short_lines{
+    "b3 t8 c5 BCT",    "b1 t128 c70 BCT",  "b2 t256 c9 BCT",  "b1 t384 c33 BCT", "b2 t512 c5 BCT", "b1 t1024 c9 BCT",
+    "b1 t2048 c7 BCT", "b5 t24 c1",        "b1 t248 c3 BCT",  "b1 t100 c37 BCT", "b2 t9 c50 BCT",  "b1 t257 c19 BCT",
+    "b3 t333 c11 BCT", "b1 t1001 c13 BCT", "b1 t2041 c9 BCT", "b7 t17 c1",       "b1 t63 c70 BCT"};
 INSTANTIATE_TEST_SUITE_P(ShortRows, OperatorElements,
                          testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, "numbers"}},
                                                     problems_of({"add f32", "mul bf16", "logaddexp f32", "max f16",
                                                                  "min f64", "add bf16", "logaddexp f16"},
-                                                                {"b3 t8 c5 BCT", "b1 t128 c70 BCT", "b2 t256 c9 BCT",
-                                                                 "b1 t384 c33 BCT", "b2 t512 c5 BCT", "b1 t1024 c9 BCT",
-                                                                 "b1 t2048 c7 BCT", "b5 t24 c1", "b1 t248 c3 BCT"}))),
+                                                                short_lines))),
+                         name_of_operator_case);
+INSTANTIATE_TEST_SUITE_P(ShortIntegers, OperatorElements,
+                         testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, "numbers"}},
+                                                    problems_of({"add i32", "mul i64", "max u8", "xor i64"},
+                                                                short_lines))),
                          name_of_operator_case);
 
-// Gradients of operators with slopes as chained scans: chunks in a chain and in groups, tiles that begin before the
-// first step and end behind the last.
+// Chained scans: chunks in a chain and in groups, tiles that begin before the first step and end behind the last. The
+// same of gradients of operators with slopes.
+const std::vector<std::string> chained_lines{"b2 t700 c300 BCT", "b1 t333 c512",      "b3 t100 c64",
+                                             "b1 t9001 c40",     "b1 t9000 c3 BCT",   "b2 t4100 c130",
+                                             "b1 t40000 c2 BCT", "b1 t2047 c2200 BCT"};
 INSTANTIATE_TEST_SUITE_P(ChainedGradients, OperatorElements,
                          testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, "numbers"}},
                                                     problems_of({"mul f32", "logaddexp f32", "max bf16", "max f16",
                                                                  "min f64", "logaddexp bf16"},
-                                                                {"b2 t700 c300 BCT", "b1 t333 c512", "b3 t100 c64",
-                                                                 "b1 t9001 c40", "b1 t9000 c3 BCT", "b2 t4100 c130",
-                                                                 "b1 t40000 c2 BCT", "b1 t2047 c2200 BCT"}))),
+                                                                chained_lines))),
+                         name_of_operator_case);
+// After some steps `or` has ones in all bits, which must not look like a carry that has not arrived.
+INSTANTIATE_TEST_SUITE_P(ChainedIntegers, OperatorElements,
+                         testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, "numbers"}},
+                                                    problems_of({"add i32", "or i64", "add u8", "add i64", "min i64",
+                                                                 "max i32", "mul i64", "or u8"},
+                                                                chained_lines))),
                          name_of_operator_case);
 
 // More chunks than a group has, and more than a link.

@@ -43,7 +43,8 @@ TEST_P(OperatorBits, OfAReductionAreThoseOfTheScansLast) {
         all.push_back(std::string("operator f32 c1 state-out matmul ") + rest);
     // Short rows whose lanes all have steps, and others.
     for (const char* numbers : {"add f32", "mul bf16", "logaddexp f32"})
-        for (const char* rest : {"b1 t24 c1", "b2 t256 c3 BCT", "b1 t384 c2 BCT reverse", "b3 t100 c5 BCT state-in"})
+        for (const char* rest : {"b1 t24 c1", "b2 t256 c3 BCT", "b1 t384 c2 BCT reverse", "b3 t100 c5 BCT state-in",
+                                 "b2 t99 c7 BCT reverse state-in"})
             all.push_back(std::string("operator state-out ") + numbers + " " + rest);
     for (const std::string& line : all) {
         OperatorProblem p = operator_problem_of("fwd " + line);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The logaddexp of many numbers by one exponential for each number and one logarithm for each result.
 //
-// log(exp(x[0]) + ... + exp(x[n])) is held as the greatest x and the sum of exp(x[i] - greatest), which of finite x lies
-// between 1 and n + 1. A greater x rescales the sum (Milakov, Gimelshein: Online normalizer calculation for softmax,
-// 2018). The steps wait for each other by one multiply-add.
+// log(exp(x[0]) + ... + exp(x[n])) is held as the greatest x and the sum of exp(x[i] - greatest), which of finite x
+// lies between 1 and n + 1. A greater x rescales the sum (Milakov, Gimelshein: Online normalizer calculation for
+// softmax, 2018). Each step waits for one multiply-add of the step before.
 //
-// In f32 the absolute error of an exponential and of a logarithm is 2^-22 at most, so that a result near 0 loses digits:
-// that of 0 and -20 is 0.
+// In f32 the absolute error of an exponential and of a logarithm is 2^-22 at most, so that a result near 0 loses
+// digits: that of 0 and -20 is 0.
 #pragma once
 
 #include "cuda/device/math/quick_double.cuh"
@@ -15,10 +15,10 @@
 
 namespace flashscan::cuda {
 
-// exp(x), accurate where x <= 0; next to an infinite x any positive number will do.
+// exp(x) for x <= 0. Callers pass larger x only beside an infinite one, where any positive result gives theirs.
 __device__ __forceinline__ float exp_of_negative(float x) { return ptx::quick_exp2(x * log2_e); }
 __device__ __forceinline__ double exp_of_negative(double x) { return ::exp(x); }
-// log(x) and 1 / x of sums of exponentials of which one is 1; log(0) too.
+// log(x) and 1 / x for sums of exponentials, one of which is 1, so that x >= 1. The logarithm also takes 0.
 __device__ __forceinline__ float log_of_exponentials(float x) { return ptx::quick_log2(x) * log_of_2; }
 __device__ __forceinline__ double log_of_exponentials(double x) { return ::log(x); }
 __device__ __forceinline__ float reciprocal_of_exponentials(float x) { return ptx::quick_reciprocal(x); }
@@ -34,13 +34,15 @@ struct LogSum {
     __device__ __forceinline__ Wide ratio(Wide x) const {
         return select(x == most, Wide(1), exp_of_negative(-fabs(x - most)));
     }
-    // NaN shows in the sum.
+    // A NaN x makes the sum NaN, though fmax passes over it.
     __device__ __forceinline__ void add(Wide x) {
         const bool greater = x > most;
         sum = fma(ratio(x), select(greater, sum, Wide(1)), select(greater, Wide(1), sum));
         most = fmax(most, x);
     }
-    // The same, with the derivatives of the new value by the old one and by x, which equal operands share.
+    // The same, with the derivatives of the new value by the old one and by x; equal operands have a half each. Where
+    // the old value is infinite it counts as one number, however many infinities have made it, since the derivatives
+    // are those of logaddexp(old, x).
     __device__ __forceinline__ void add(Wide x, Wide& left, Wide& right) {
         sum = select(fabs(most) == Wide(combine::infinity), fma(sum, Wide(0), Wide(1)), sum);  // NaN stays
         const bool greater = x > most;

@@ -17,7 +17,7 @@ constexpr int64_t sector_bytes = 32;
 }  // namespace
 
 bool is_for_dense_rows(const OperatorProblem& p, const Options& options) {
-    return !options.batch_invariant && !p.packed() && !p.empty() &&
+    return (!options.batch_invariant || is_integer(p.dtype)) && !p.packed() && !p.empty() &&
            code_refusal_of(Compiled::to_machine_code, options.device).empty();
 }
 

@@ -8,11 +8,10 @@
 //
 // Bytes      Every element is read once and written once. Besides, many rows have a carry for each row and
 //            chunk; few rows have a summary for each row and chunk, and a carry for each group of chunks.
-// Limits     No integers: all their bit patterns are values, and a carry shows by its bits that it has arrived. No
-//            products of complex numbers: (1 + 0i) times infinity is NaN, so that 1 is no identity. No INDEX, no
-//            BATCH_INVARIANT, no packed sequences. Time innermost: a row begins at the same place
-//            within 16 bytes in INPUT and OUTPUT. Channels innermost: elements, or pairs of 16-bit elements, are
-//            aligned.
+// Limits     No products of complex numbers: (1 + 0i) times infinity is NaN, so that 1 is no identity. No INDEX, no
+//            packed sequences, and BATCH_INVARIANT of integers alone, whose bits no bracketing changes. Time innermost:
+//            a row begins at the same place within 16 bytes in INPUT and OUTPUT. Channels innermost: elements, or words
+//            of 2 or 4 smaller elements, are aligned.
 // Few rows   Blocks hold their steps in registers while they wait for each other, so that few loads are under way. With
 //            time innermost a warp therefore asks for a tile to be brought into L2: that of the block as many blocks
 //            later as the device has multiprocessors; at twice the distance nothing is gained. An H100 reaches 90 % of
@@ -233,20 +232,21 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, false>
     }
 };
 
-// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for 16-bit and complex numbers
-// and for long operators in f64, whose steps take more registers. number_rows has one more where registers allow it, since
-// blocks of few rows wait for each other with their steps in registers.
+// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for numbers of 8 and 16 bits,
+// for complex numbers and for long operators in f64, whose steps take more registers. number_rows has one more where
+// registers allow it, since blocks of few rows wait for each other with their steps in registers.
 template <typename Operator>
 constexpr bool has_short_steps = !requires {
     Operator::is_long;
 };
 template <typename X, typename Operator>
-constexpr int chained_resident = std::is_same_v<X, float> || (std::is_same_v<X, double> && has_short_steps<Operator>)
+constexpr int chained_resident = NumberPart<X>::count == 1 && sizeof(X) >= 4 &&
+                                         (has_short_steps<Operator> || std::is_same_v<X, float>)
                                      ? 3
                                      : 2;
 template <typename X, typename Operator>
 constexpr int rows_resident = chained_resident<X, Operator> +
-                              (has_short_steps<Operator> || std::is_same_v<X, float> ? 1 : 0);
+                              ((has_short_steps<Operator> && !has_all_bits<X>) || std::is_same_v<X, float> ? 1 : 0);
 
 template <typename X, typename Operator, bool Down>
 __global__ void __launch_bounds__(32 * chained_warps, rows_resident<X, Operator>)

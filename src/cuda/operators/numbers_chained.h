@@ -35,9 +35,10 @@ enum class ChainedUse {
     gradients       // GRAD|INPUT of operators with slopes, from marks
 };
 
-// Whether kernels that have no PTX and take every row from its first step to its last may be chosen. Neither they nor
-// whether they are chosen give BATCH_INVARIANT results: the number of rows decides how chained scans cut time into
-// chunks, and how a call's arrays lie decides which kernel runs.
+// Whether the plan may have the kernels of chained scans and of short rows: no BATCH_INVARIANT, no packed or empty
+// sequences, and a device for which there is machine code, since these kernels have no PTX. BATCH_INVARIANT rules them
+// out because the number of rows decides how chained scans cut time into chunks, and the place of a call's arrays in
+// memory decides which kernel runs.
 bool is_for_dense_rows(const OperatorProblem& problem, const Options& options);
 bool is_time_innermost(const OperatorProblem& problem);
 
@@ -52,7 +53,7 @@ class ChainedNumbers {
     // Whether a call's arrays lie as the kernels need; null ones do.
     bool takes(std::initializer_list<const void*> arrays) const;
     void run(const NumberArrays& arrays, void* scratch, void* stream) const;
-    // The gradients of a call whose marks have been found.
+    // Computes the gradients of a call; `marks` is what a launch for ChainedUse::marks has written.
     void run_gradients(const OperatorBuffers& buffers, bool reduction, void* marks, void* stream) const;
     int64_t marks_bytes() const;
     const void* kernel() const { return kernels_->kernel[down_ && time_inner_]; }

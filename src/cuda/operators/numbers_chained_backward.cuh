@@ -3,16 +3,16 @@
 // number_columns_backward with channels innermost (device/scan/chained_rows.cuh and chained_columns.cuh tell ownership,
 // order and synchronisation), for operators whose slopes are not all 1.
 //
-//     g[t-1] = dy[t-1] + dy[t]/dy[t-1] g[t]        GRAD|INPUT[t] = dy[t]/dx[t] g[t]
+//     g[t-1] = GRAD|OUTPUT[t-1] + dy[t]/dy[t-1] g[t]        GRAD|INPUT[t] = dy[t]/dx[t] g[t]
 //
 // Marks      The launch before, number_rows_marks or number_columns_marks, is the forward scan of numbers_chained.cuh,
 //            but writes nothing except its carry into each tile here, the tile's mark.
 // Passes     From the mark y of the tile is recomputed in the order of the scan, and the slopes with it: with time
 //            innermost by a warp, which has one mark, with channels innermost by each lane, which has one for each of
 //            its rows. The maps g -> slope g + c of the steps are then scanned in the opposite order.
-// Bytes      INPUT is read twice, by both launches, GRAD|OUTPUT once, and GRAD|INPUT is written once. Of L steps of a
-//            lane, 16 or in f64 8, marks are a number for each L steps of a row with channels innermost and for each
-//            32 L steps with time innermost, written and read.
+// Bytes      INPUT is read twice, by both launches, GRAD|OUTPUT once, and GRAD|INPUT is written once. Every tile's mark
+//            is written and read. A tile with channels innermost is a lane's, which has 16 steps of each of its rows,
+//            in f64 8; with time innermost it is a warp's, of 32 times as many steps.
 // Limits     Those of the forward kernels, and no complex numbers. With time innermost INPUT, GRAD|OUTPUT and
 //            GRAD|INPUT begin their rows at the same place within 16 bytes.
 #pragma once
@@ -21,7 +21,8 @@
 
 namespace flashscan::cuda {
 
-// Maps g -> slope g + c. A gradient of zero gives exactly c, even where the product of the slopes has overflowed.
+// The monoid of the maps g -> slope g + c. A gradient of zero gives exactly c, even where the product of the slopes has
+// overflowed.
 template <typename Wide_>
 struct SlopeMonoid {
     using Wide = Wide_;
@@ -54,7 +55,7 @@ struct NumberGradientShape : Forward {
     static constexpr int L = gradient_steps<Forward>;
 };
 
-// The works of the scan that leaves marks alone.
+// The works of the scan that writes only marks.
 template <typename X, typename Operator, bool Down>
 struct NumberRowsMarks : NumberRowsWork<X, Operator, Down> {
     using Base = NumberRowsWork<X, Operator, Down>;
@@ -80,7 +81,8 @@ struct NumberColumnsMarks : NumberColumnsWork<X, Operator> {
     static constexpr int L = Shape::L, V = Shape::V;
 
     __device__ __forceinline__ bool writes() const { return true; }
-    // Tile number k of gradients ends where k L steps are left. The one that begins with the first step has no mark.
+    // Tile k of the gradients, of `steps` steps, ends where k * `steps` steps of the row are left. The mark of the tile
+    // that holds the first step is never read, and has no place.
     __device__ __forceinline__ void walk(Wide (&carry)[V]) const {
         constexpr int steps = gradient_steps<Shape>;
         RunningNumber<Operator, Wide> running[V];
@@ -117,7 +119,8 @@ struct RunningSlopes {
 template <typename Wide>
 struct RunningSlopes<combine::LogAddExp, Wide> : LogSum<Wide> {};
 
-// NumberGradientWork is what NumberRowsGradientWork and NumberColumnsGradientWork share. `Down` is the direction of the walk, opposite to the scan's.
+// NumberGradientWork is what NumberRowsGradientWork and NumberColumnsGradientWork share. `Down` is the direction of the
+// walk over gradients, which is opposite to the scan's.
 template <typename X, typename Operator, typename Shape_, bool Down_>
 struct NumberGradientWork : NumberLane<NumberGradientParams, Shape_, Down_> {
     using Lane = NumberLane<NumberGradientParams, Shape_, Down_>;
@@ -298,7 +301,7 @@ __global__ void __launch_bounds__(32 * chained_warps, chained_resident<X, Operat
     run_chained<ChainedColumns<NumberColumnsMarks<X, Operator>>>(p, sets);
 }
 
-// Blocks per multiprocessor: f64 and pairs of rows take more registers.
+// Blocks per multiprocessor: 3, or 2 for f64 and for pairs of rows, whose steps take more registers.
 template <typename X, int V>
 constexpr int gradients_resident = V == 1 && sizeof(X) <= 4 ? 3 : 2;
 

@@ -11,12 +11,13 @@ namespace flashscan::cuda {
 inline constexpr int short_number_warps = 4;  // of a block of number_short_rows
 
 struct ShortNumberParams {
-    View input, output;              // output.data is null for a reduction
+    const char* input = nullptr;     // [rows, time]
+    char* output = nullptr;          // the same; null for a reduction
     void* reduced = nullptr;         // OUTPUT of a reduction, [rows]
     const void* state_in = nullptr;  // [rows] in the arithmetic's dtype; may be null
     void* state_out = nullptr;       // the same
     int64_t rows = 0;
-    int32_t vectors = 0;     // of a row
+    int32_t time = 0;
     int32_t log2_lanes = 0;  // of a row
     int32_t exclusive = 0;
     int32_t down = 0;  // whether the scan goes from the last step to the first
@@ -34,22 +35,23 @@ struct NumberChainParams {
     int64_t chunks = 0;  // of a row
     int32_t log2_warp_rows = 0;
     int32_t exclusive = 0;
-    SequenceOffsets offsets;  // not given: packed sequences are scanned by another kernel
+    SequenceOffsets offsets;  // never given, since another kernel scans packed sequences
     int32_t grouped = 0;      // whether chunks are gathered in groups
-    int64_t ahead = 0;        // rows: steps from a tile to the later one that is brought into L2 with it; 0: none is
+    // With time innermost: how many steps after its own tile a block brings another tile into L2; 0 for none.
+    int64_t ahead = 0;
     void* carries = nullptr;  // carries into chunks, or into groups of them; all bits are one before the launch
-    // Summaries of chunks, of rows [batches, rows, chunks], of columns as carries, where they are gathered in groups;
-    // all bits are one here too.
+    // Summaries of chunks, where they are gathered in groups: [batches, rows, chunks] with time innermost, otherwise
+    // laid out as `carries`. All bits are one before the launch.
     void* records = nullptr;
-    // Gradients read here the carry of the scan into each of their tiles, [rows of all batch entries, mark_places] with time
-    // innermost, [batches, mark_places, rows] otherwise. number_rows_marks and number_columns_marks write them, and
-    // nothing else.
+    // The carry of the scan into each tile of the gradients: [rows of all batch entries, mark_places] with time
+    // innermost, [batches, mark_places, rows] otherwise. number_rows_marks and number_columns_marks write nothing else;
+    // the kernels of gradients read them.
     void* marks = nullptr;
     int64_t mark_places = 0;
 };
 
-// Parameters of the gradients' kernels, whose walk is opposite to the scan's. Here `input` is INPUT, `output` GRAD|INPUT, `state_in`
-// GRAD|STATE_OUT and `state_out` GRAD|STATE_IN. `marks` are read.
+// Parameters of the gradients' kernels, whose walk is opposite to the scan's. Here `input` is INPUT, `output`
+// GRAD|INPUT, `state_in` GRAD|STATE_OUT and `state_out` GRAD|STATE_IN.
 struct NumberGradientParams : NumberChainParams {
     View grad_output;                     // data is null for a reduction
     const void* grad_reduced = nullptr;   // GRAD|OUTPUT of a reduction, [batches, rows]

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "cuda/device/scan/look_back_tuning.h"
 #include "cuda/launch/launch.h"
@@ -18,24 +19,32 @@ constexpr int64_t vector_bytes = 16;
 
 std::optional<ShortNumbers> ShortNumbers::make(const OperatorProblem& p, bool backward, const Options& options) {
     const ShortNumberKernels* kernels = short_number_kernels(p.dtype, p.kind);
-    if (kernels == nullptr || !is_for_dense_rows(p, options) || !is_time_innermost(p) || p.time % kernels->steps != 0)
+    if (kernels == nullptr || !is_for_dense_rows(p, options) || !is_time_innermost(p) || p.time < kernels->steps)
         return std::nullopt;
-    const int64_t vectors = p.time / kernels->steps;
-    size_t n = 0;
-    while (n < std::size(kernels->kernel) && vectors > 32 * ShortNumberKernels::tiles[n]) ++n;
-    if (n == std::size(kernels->kernel) || kernels->kernel[n] == nullptr) return std::nullopt;
+    // A row begins at most so many steps behind the begin of a vector.
+    const int64_t skew = kernels->steps - std::gcd(int64_t{p.time}, int64_t{kernels->steps});
+    const int64_t vectors = ceil_div(p.time + skew, int64_t{kernels->steps});
+    // With more tiles a row has fewer lanes, so that fewer results are combined across them.
+    const bool is_long = p.kind == OperatorKind::logaddexp || (size_of(p.dtype) < 4 && p.has_index());
     ShortNumbers s;
-    s.kernel_ = kernels->kernel[n];
-    s.tiles_ = ShortNumberKernels::tiles[n];
+    if (skew > 0) {
+        s.kernel_ = kernels->shared;
+        s.tiles_ = 4;
+    } else {
+        size_t n = is_long && p.time >= 128 ? 1 : 0;
+        while (n < std::size(kernels->kernel) - 1 && vectors > 32 * ShortNumberKernels::tiles[n]) ++n;
+        s.kernel_ = kernels->kernel[n];
+        s.tiles_ = ShortNumberKernels::tiles[n];
+    }
+    // number_rows is faster where eight tiles would hold so few vectors.
+    const bool too_few = s.tiles_ == 8 && vectors < (is_long ? 256 : 224);
+    if (s.kernel_ == nullptr || vectors > 32 * s.tiles_ || too_few) return std::nullopt;
     ShortNumberParams& params = s.params_;
     params.rows = p.batch * p.channels;
-    params.vectors = static_cast<int32_t>(vectors);
+    params.time = static_cast<int32_t>(p.time);
     params.log2_lanes = log2_up(ceil_div(vectors, int64_t{s.tiles_}), 5);
-    // The state after the row has the bits of its last step only if every lane has steps.
-    if (int64_t{s.tiles_} << params.log2_lanes != vectors) return std::nullopt;
     params.exclusive = p.mode == OperatorMode::exclusive;
     params.down = (p.direction == Direction::reverse) != backward;
-    params.input.row = params.output.row = vectors * vector_bytes;
     s.blocks_ = ceil_div(ceil_div(params.rows, int64_t{32} >> params.log2_lanes), int64_t{short_number_warps});
     if (s.blocks_ > std::numeric_limits<int32_t>::max()) return std::nullopt;
     return s;
@@ -48,8 +57,8 @@ bool ShortNumbers::takes(std::initializer_list<const void*> arrays) const {
 
 void ShortNumbers::run(const NumberArrays& arrays, void* stream) const {
     ShortNumberParams params = params_;
-    params.input.data = static_cast<char*>(const_cast<void*>(arrays.from));
-    params.output.data = static_cast<char*>(arrays.to);
+    params.input = static_cast<const char*>(arrays.from);
+    params.output = static_cast<char*>(arrays.to);
     params.reduced = arrays.reduced;
     params.state_in = arrays.state_in;
     params.state_out = arrays.state_out;

@@ -4,19 +4,23 @@
 //     y[t] = y[t-1] o x[t]
 //
 // Ownership  2^k lanes own a row from its first step to its last, so that a warp has 32 / 2^k rows. A row is cut into
-//            two, four or eight tiles, which follow each other in time. Of a tile each lane holds one vector of 16
-//            bytes, and neighbouring lanes hold neighbouring vectors.
-// Passes     1. Every lane loads its vectors of all tiles and combines the elements of each vector; what they combine to
-//               is scanned over the row's lanes, tile by tile.
-//            2. Tile after tile, every lane walks its steps from its carry and stores them. The last lane's carry
-//               enters the next tile.
-// Bytes      Every element is read once and written once.
-// Order      The association is fixed by the length of the rows and by the dtype, but arrays that are not aligned are
-//            taken by another kernel, so that BATCH_INVARIANT rules this one out.
+//            two, four or eight tiles, which follow each other in time. Of a tile each lane holds one aligned vector of
+//            16 bytes, and neighbouring lanes hold neighbouring vectors.
+// Shared     Rows lie one behind the other, so that a row whose length is no whole number of vectors begins, or ends,
+//            inside a vector that it shares with a neighbouring row. Both rows' lanes read that vector, and put the
+//            identity in place of the steps that are not theirs. One lane stores it, joined from both rows, if they are
+//            in the same warp; otherwise each stores its own steps.
+// Passes     1. Every lane loads its vectors of all tiles and combines the elements of each vector. The results are
+//               scanned over the row's lanes, tile by tile.
+//            2. Tile after tile, every lane walks its steps from its carry and stores them. The carry of the lane that
+//               has the tile's last steps enters the next tile.
+// Bytes      Every element is read once, but for the vectors that rows share, and written once.
+// Order      The association is fixed by the length of the rows, by the row's skew and by the dtype, but arrays that
+//            are not aligned are taken by another kernel, so that BATCH_INVARIANT rules this one out but for integers.
 // Sync       None beside the warp's own.
-// Limits     Rows that fill their lanes, of 2, 4, 8 .. 128 aligned vectors, in 16 bits also 256; no integers, no complex
-//            numbers, no logaddexp of f64, no INDEX, no BATCH_INVARIANT, no packed sequences. The carry that a row starts
-//            from is the operator's identity, so that the sum of -0 alone is 0.
+// Limits     Rows of one to 128 vectors, in 16 bits to 256; no complex numbers, no logaddexp of f64, no INDEX, no
+//            packed sequences, and BATCH_INVARIANT of integers alone. The carry that a row starts from is the
+//            operator's identity, so that the sum of -0 alone is 0.
 // Why        number_rows gives a lane 128 bytes of a row, so that most lanes would have no steps of a short one.
 #pragma once
 
@@ -26,30 +30,167 @@
 
 namespace flashscan::cuda {
 
-template <typename X, typename Operator, int Tiles>
-__global__ void __launch_bounds__(32 * short_number_warps)
-    number_short_rows(const __grid_constant__ ShortNumberParams p) {
+// The mask of the bits in word `word` of a vector that are in byte number `bytes` or behind it.
+__device__ __forceinline__ uint32_t mask_from(int bytes, int word) {
+    return __funnelshift_lc(0, ~0U, max(8 * bytes - 32 * word, 0));  // a shift by 32 and more gives 0
+}
+// A vector whose bytes before number `border` are those of `before`, and the others those of `behind`.
+template <typename Tile>
+__device__ __forceinline__ Tile joined(const Tile& before, const Tile& behind, int border) {
+    Tile tile;
+#pragma unroll
+    for (int i = 0; i < Tile::count; ++i) {
+        const uint32_t mask = mask_from(border, i);
+        tile.word[i] = (behind.word[i] & mask) | (before.word[i] & ~mask);
+    }
+    return tile;
+}
+
+// Stores the first `bytes` bytes of a vector, or the last ones with `last`, in pieces of 8, 4, 2 and 1 of them, none of
+// which is smaller than an element. The first 14 bytes are pieces of 8, 4 and 2.
+template <int Size, typename Tile>
+__device__ __forceinline__ void store_part(const Tile& tile, char* to, int bytes, bool last) {
+    const auto word = [&](int i) {
+        const uint32_t low = (i & 1) != 0 ? tile.word[1] : tile.word[0];
+        const uint32_t high = (i & 1) != 0 ? tile.word[3] : tile.word[2];
+        return (i & 2) != 0 ? high : low;
+    };
+#pragma unroll
+    for (int piece = 8; piece >= Size; piece /= 2) {
+        if ((bytes & piece) == 0) continue;
+        const int before = bytes & -2 * piece, place = last ? 16 - piece - before : before;
+        const uint32_t bits[2] = {word(place / 4) >> place % 4 * 8, word(place / 4 + 1)};
+        if (piece == 8)
+            store_words<2>(bits, to + place);
+        else if (piece == 4)
+            store_words<1>(bits, to + place);
+        else if (piece == 2)
+            *reinterpret_cast<uint16_t*>(to + place) = static_cast<uint16_t>(bits[0]);
+        else
+            *reinterpret_cast<uint8_t*>(to + place) = static_cast<uint8_t>(bits[0]);
+    }
+}
+
+// A lane's vectors of its row in memory. The lane's vector of tile k begins with the row's step number step(k), which
+// is negative where the vector begins with steps of the row before. `Shared` tells that rows share vectors.
+template <typename X, bool Shared>
+struct ShortRow {
     using Shape = TileShape<X, X, Access::time_vectors, false, 32>;
+    using Tile = Steps<X, Shape>;
+    static constexpr int L = Shape::L, size = static_cast<int>(sizeof(X));
+    static_assert(L * size == 16);
+
+    const ShortNumberParams& p;
+    const Place& at;
+    int64_t row;
+    int step0, stride;  // of step(k)
+    int64_t offset0;    // of offset(k)
+    int vectors;        // that hold steps of the row
+
+    __device__ __forceinline__ ShortRow(const ShortNumberParams& params, const Place& place, int64_t number)
+        : p(params), at(place), row(number) {
+        const int skew = Shared ? static_cast<int>(static_cast<uint32_t>(row) * static_cast<uint32_t>(p.time) % L) : 0;
+        vectors = (skew + p.time + L - 1) / L;
+        step0 = (p.down != 0 ? vectors - 1 - at.segment : at.segment) * L - skew;
+        stride = (p.down != 0 ? -L : L) * at.segments();
+        offset0 = (row * p.time + step0) * size;
+        if (!exists()) step0 = -(1 << 20);  // before the row
+    }
+    __device__ __forceinline__ bool exists() const { return row < p.rows; }
+
+    __device__ __forceinline__ int step(int k) const { return step0 + k * stride; }
+    __device__ __forceinline__ bool has(int k) const {
+        constexpr int before = Shared ? L - 1 : 0;  // of the vector's steps may be the row before's
+        return static_cast<uint32_t>(step(k) + before) < static_cast<uint32_t>(p.time + before);
+    }
+    // The vector's bytes that are the row's: from number first(k) to the one before end(k).
+    __device__ __forceinline__ int first(int k) const { return max(-step(k), 0) * size; }
+    __device__ __forceinline__ int end(int k) const { return min(p.time - step(k), L) * size; }
+    // The vector's place in the array.
+    __device__ __forceinline__ int64_t offset(int k) const { return offset0 + k * stride * size; }
+    // Whether the array ends inside the vector.
+    __device__ __forceinline__ bool is_cut(int k) const { return Shared && row == p.rows - 1 && step(k) + L > p.time; }
+
+    // Loads the vectors of all tiles; elements that are not steps of the row are those of `absent`.
+    template <int Tiles>
+    __device__ __forceinline__ void load(const Tile& absent, Tile (&tile)[Tiles]) const {
+#pragma unroll
+        for (int k = 0; k < Tiles; ++k) {
+            tile[k] = absent;
+            if (has(k) && !is_cut(k)) load_words<4, true>(p.input + offset(k), tile[k].word);
+        }
+        if constexpr (Shared) {
+#pragma unroll
+            for (int k = 0; k < Tiles; ++k) {
+#pragma unroll
+                for (int i = 0; i < Tile::count; ++i) {
+                    const uint32_t mask = mask_from(first(k), i) & ~mask_from(end(k), i);
+                    tile[k].word[i] = (tile[k].word[i] & mask) | (absent.word[i] & ~mask);
+                }
+            }
+            if (row != p.rows - 1) return;
+#pragma unroll
+            for (int k = 0; k < Tiles; ++k) {
+                if (!has(k) || !is_cut(k)) continue;
+#pragma unroll
+                for (int i = 0; i < L; ++i)
+                    if (i * size >= first(k) && i * size < end(k))
+                        tile[k].set(i, 0, Element<X>::widen(reinterpret_cast<const X*>(p.input + offset(k))[i]));
+            }
+        }
+    }
+
+    // Stores the vector of tile k. `tile0` is the lane's vector of tile 0, as it is stored.
+    __device__ __forceinline__ void store(int k, const Tile& tile, const Tile& tile0) const {
+        char* const to = p.output + offset(k);
+        if constexpr (Shared) {
+            // The row after this one, in the order of the scan, begins in the vector in which this one ends.
+            const int next = p.down != 0 ? -1 : 1;
+            Tile other;
+#pragma unroll
+            for (int i = 0; i < Tile::count; ++i)
+                other.word[i] = __shfl_sync(0xffffffffU, tile0.word[i], lane_of(next) & 31);
+            const bool ends = p.down != 0 ? step(k) <= 0 : step(k) + L >= p.time;
+            if (!has(k)) return;
+            if (first(k) == 0 && end(k) == 16)
+                store_words<4>(tile.word, to);
+            else if (!has_row(ends ? next : -next))
+                store_part<size>(tile, to, end(k) - first(k), first(k) > 0);
+            else if (ends)
+                store_words<4>((p.down != 0 ? joined(other, tile, first(k)) : joined(tile, other, end(k))).word, to);
+        } else {
+            if (has(k)) store_words<4>(tile.word, to);
+        }
+    }
+    // The lane that has the first vector of a neighbouring row; none of the warp if that row is not in it.
+    __device__ __forceinline__ int lane_of(int neighbour) const {
+        return at.lane - at.segment + neighbour * at.segments();
+    }
+    __device__ __forceinline__ bool has_row(int neighbour) const {
+        return lane_of(neighbour) >= 0 && lane_of(neighbour) < 32 && row + neighbour < p.rows;
+    }
+};
+
+// With shared vectors and elements of 4 bytes registers are limited to those of 8 blocks per multiprocessor.
+template <typename X, typename Operator, int Tiles, bool Shared>
+__global__ void __launch_bounds__(32 * short_number_warps, Shared && sizeof(X) == 4 ? 8 : 0)
+    number_short_rows(const __grid_constant__ ShortNumberParams p) {
+    using Row = ShortRow<X, Shared>;
+    using Tile = typename Row::Tile;
     using Monoid = NumberMonoid<X, Operator>;
     using Wide = typename Monoid::Wide;
-    constexpr int L = Shape::L;
-    static_assert(L * sizeof(X) == 16);
+    constexpr int L = Row::L;
     Place at{};
     at.lane = ptx::thread_index() & 31;
     at.log2_rows = 5 - p.log2_lanes;
     at.segment = at.lane & (at.segments() - 1);
     const int64_t warp = static_cast<int64_t>(blockIdx.x) * short_number_warps + ptx::thread_index() / 32;
-    const int64_t row = (warp << at.log2_rows) + (at.lane >> p.log2_lanes);
-    const Segments<Monoid, Shape, false> lanes{at};
+    const Row row(p, at, (warp << at.log2_rows) + (at.lane >> p.log2_lanes));
+    const Segments<Monoid, typename Row::Shape, false> lanes{at};
 
-    // The place in memory of the lane's vector of tile k, in vectors of the row; negative where there is none.
-    const auto place = [&](int k) {
-        const int turn = k * at.segments() + at.segment;
-        return row >= p.rows || turn >= p.vectors ? -1 : p.down != 0 ? p.vectors - 1 - turn : turn;
-    };
     // The element of the lane's vector that is number i in the order of the scan is that at this place, or the mirrored
     // one.
-    const auto turned = [&](Steps<X, Shape>& tile) {
+    const auto turned = [&](Tile& tile) {
         if (p.down == 0) return;
 #pragma unroll
         for (int i = 0; i < L / 2; ++i) {
@@ -59,14 +200,12 @@ __global__ void __launch_bounds__(32 * short_number_warps)
         }
     };
 
-    Steps<X, Shape> tile[Tiles];
+    Tile absent, tile[Tiles];
 #pragma unroll
-    for (int k = 0; k < Tiles; ++k) {
-#pragma unroll
-        for (int i = 0; i < L; ++i) tile[k].set(i, 0, Monoid::identity());
-        if (place(k) >= 0) load_words<4, true>(p.input.data + row * p.input.row + place(k) * 16, tile[k].word);
-    }
-    Wide carry = row < p.rows && p.state_in != nullptr ? static_cast<const Wide*>(p.state_in)[row] : Monoid::identity();
+    for (int i = 0; i < L; ++i) absent.set(i, 0, Monoid::identity());
+    row.load(absent, tile);
+    Wide carry =
+        row.exists() && p.state_in != nullptr ? static_cast<const Wide*>(p.state_in)[row.row] : Monoid::identity();
     Wide through[Tiles];
 #pragma unroll
     for (int k = 0; k < Tiles; ++k) {
@@ -87,13 +226,15 @@ __global__ void __launch_bounds__(32 * short_number_warps)
             own = next;
         }
         turned(tile[k]);
-        if (p.output.data != nullptr && place(k) >= 0)
-            store_words<4>(tile[k].word, p.output.data + row * p.output.row + place(k) * 16);
-        carry = shuffle(own, lanes.last_lane());
+        if (p.output != nullptr) row.store(k, tile[k], tile[0]);
+        // Lanes that have no steps of the row do not have the bits of its last one.
+        const int last = k == 0 ? at.segments() - 1 : min(row.vectors - k * at.segments(), at.segments()) - 1;
+        const Wide left = shuffle(own, at.lane - at.segment + max(last, 0));
+        if (last >= 0) carry = left;
     }
-    if (row >= p.rows || at.segment != 0) return;
-    if (p.state_out != nullptr) static_cast<Wide*>(p.state_out)[row] = carry;
-    if (p.reduced != nullptr) store_number<X>(static_cast<char*>(p.reduced) + row * sizeof(X), carry, false);
+    if (!row.exists() || at.segment != 0) return;
+    if (p.state_out != nullptr) static_cast<Wide*>(p.state_out)[row.row] = carry;
+    if (p.reduced != nullptr) store_number<X>(static_cast<char*>(p.reduced) + row.row * sizeof(X), carry, false);
 }
 
 }  // namespace flashscan::cuda

@@ -4,15 +4,30 @@
 //
 // A value is written and read in words of 8 bytes, each by a single access, and a word of ones means "not yet". No word
 // that is published has that value, so the data are their own flag, and no flags and fences are needed. A reader that
-// waits polls a word until it has arrived.
+// waits polls a word until it has arrived. Integers of 8 bytes, which may have all bits, are published in two words, of
+// which each holds half of the bits.
 #pragma once
 
 #include "cuda/device/ptx/global_words.cuh"
 
 namespace flashscan::cuda {
 
-// A value of type T as words of 8 bytes.
+// The values of a lane's V rows.
+template <typename T, int V>
+struct LaneValues {
+    T of[V];
+};
+
+// Whether a value of type T may have ones in all bits of a word and not be NaN.
 template <typename T>
+inline constexpr bool has_all_bits = false;
+template <>
+inline constexpr bool has_all_bits<int64_t> = true;
+template <typename T, int V>
+inline constexpr bool has_all_bits<LaneValues<T, V>> = has_all_bits<T>;
+
+// A value of type T as words of 8 bytes.
+template <typename T, bool Halves = has_all_bits<T>>
 union Words {
     static constexpr int count = static_cast<int>((sizeof(T) + 7) / 8);
     uint64_t words[count];
@@ -22,12 +37,35 @@ union Words {
 #pragma unroll
         for (int i = 0; i < count; ++i) words[i] = 0;
     }
+    __device__ __forceinline__ void set(const T& from) { value = from; }
+    __device__ __forceinline__ T get() const { return value; }
+};
+template <typename T>
+union Words<T, true> {
+    static constexpr int count = static_cast<int>(sizeof(T) / 4);
+    uint64_t words[count];
+
+    __device__ __forceinline__ Words() {}
+    __device__ __forceinline__ void set(const T& from) {
+        uint32_t halves[count];
+        memcpy(halves, &from, sizeof from);
+#pragma unroll
+        for (int i = 0; i < count; ++i) words[i] = halves[i];
+    }
+    __device__ __forceinline__ T get() const {
+        uint32_t halves[count];
+#pragma unroll
+        for (int i = 0; i < count; ++i) halves[i] = static_cast<uint32_t>(words[i]);
+        T value;
+        memcpy(&value, halves, sizeof value);
+        return value;
+    }
 };
 
 template <typename T>
 __device__ __forceinline__ void publish_value(void* memory, int64_t index, const T& value) {
     Words<T> u;
-    u.value = value;
+    u.set(value);
     uint64_t* const to = static_cast<uint64_t*>(memory) + index * Words<T>::count;
 #pragma unroll
     for (int i = 0; i < Words<T>::count; ++i)
@@ -38,7 +76,7 @@ __device__ __forceinline__ void publish_value(void* memory, int64_t index, const
 template <typename T>
 __device__ __forceinline__ void publish_if(bool ready, void* memory, int64_t index, const T& value) {
     Words<T> u;
-    u.value = value;
+    u.set(value);
     uint64_t* const to = static_cast<uint64_t*>(memory) + index * Words<T>::count;
 #pragma unroll
     for (int i = 0; i < Words<T>::count; ++i) ptx::store_word(to + i, ready ? u.words[i] : ptx::empty_word);
@@ -58,7 +96,7 @@ __device__ __forceinline__ T await_value(const void* memory, int64_t index, Word
 #pragma unroll
     for (int i = 0; i < Words<T>::count; ++i)
         while (u.words[i] == ptx::empty_word) u.words[i] = ptx::load_word(from + i);
-    return u.value;
+    return u.get();
 }
 template <typename T>
 __device__ __forceinline__ T await_value(const void* memory, int64_t index) {

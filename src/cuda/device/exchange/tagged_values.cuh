@@ -14,7 +14,7 @@ namespace flashscan::cuda {
 template <typename T>
 __device__ __forceinline__ void send_value(void* memory, int64_t index, const T& value, uint64_t tag) {
     Words<T> u;
-    u.value = value;
+    u.set(value);
     ptx::TaggedWord* const to = static_cast<ptx::TaggedWord*>(memory) + index * Words<T>::count;
 #pragma unroll
     for (int i = 0; i < Words<T>::count; ++i) ptx::store_tagged(to + i, u.words[i], tag);
@@ -43,7 +43,7 @@ __device__ __forceinline__ void await_values(const void* memory, int64_t index, 
         Words<T> u;
 #pragma unroll
         for (int n = 0; n < words; ++n) u.words[n] = seen[i * words + n].word;
-        if (i < count) take(i, u.value, (seen[i * words].tag & 1) != 0);
+        if (i < count) take(i, u.get(), (seen[i * words].tag & 1) != 0);
     }
 }
 

@@ -97,6 +97,11 @@ __device__ __forceinline__ bool is_zero(Complex<T> x) {
 
 __device__ __forceinline__ float shuffle(float x, int lane) { return __shfl_sync(0xffffffffU, x, lane); }
 __device__ __forceinline__ double shuffle(double x, int lane) { return __shfl_sync(0xffffffffU, x, lane); }
+__device__ __forceinline__ int32_t shuffle(int32_t x, int lane) { return __shfl_sync(0xffffffffU, x, lane); }
+__device__ __forceinline__ int64_t shuffle(int64_t x, int lane) { return __shfl_sync(0xffffffffU, x, lane); }
+__device__ __forceinline__ uint8_t shuffle(uint8_t x, int lane) {
+    return static_cast<uint8_t>(__shfl_sync(0xffffffffU, static_cast<uint32_t>(x), lane));
+}
 template <typename T>
 __device__ __forceinline__ Complex<T> shuffle(Complex<T> x, int lane) {
     return {shuffle(x.re, lane), shuffle(x.im, lane)};

@@ -46,12 +46,8 @@ struct ChainedColumns {
         // groups, and in the first chunk.
         Wide carry[has_groups || has_again ? 2 : 1][V][32];
     };
-    struct Carries {
-        Wide of[V];
-    };
-    struct Records {
-        Record of[V];
-    };
+    using Carries = LaneValues<Wide, V>;
+    using Records = LaneValues<Record, V>;
     // Work that a lane defers to the end of the kernel (chained_rows.cuh); `again` has a bit for each row.
     struct Rest {
         uint32_t again = 0;

@@ -50,7 +50,7 @@ __device__ __forceinline__ typename Monoid::Map compose_published(const void* me
     typename Monoid::Map all = Monoid::identity();
 #pragma unroll
     for (int i = 0; i < each; ++i)
-        if (i < mine) all = Monoid::compose(all, Monoid::to_map(seen[i].value));
+        if (i < mine) all = Monoid::compose(all, Monoid::to_map(seen[i].get()));
 #pragma unroll 1
     for (int distance = 1; distance < 32; distance *= 2) {
         const typename Monoid::Map other = Monoid::shuffle_map(all, lane ^ distance);

@@ -17,6 +17,8 @@ template <typename T>
 __device__ __forceinline__ void load_element(const char* from, uint32_t* to) {
     if constexpr (sizeof(T) == 2) {
         *to = *reinterpret_cast<const uint16_t*>(from);
+    } else if constexpr (sizeof(T) == 1) {
+        *to = *reinterpret_cast<const uint8_t*>(from);
     } else {
         constexpr int part = alignof(T) < 8 ? 1 : 2;  // words in one access
 #pragma unroll
@@ -27,6 +29,8 @@ template <typename T>
 __device__ __forceinline__ void store_element(const uint32_t* from, char* to) {
     if constexpr (sizeof(T) == 2) {
         *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(*from);
+    } else if constexpr (sizeof(T) == 1) {
+        *reinterpret_cast<uint8_t*>(to) = static_cast<uint8_t>(*from);
     } else {
         constexpr int part = alignof(T) < 8 ? 1 : 2;
 #pragma unroll

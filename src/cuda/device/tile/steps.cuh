@@ -22,7 +22,8 @@ constexpr int log2_of<0> = 0;
 
 // The shape of a kernel's tiles. LaneBytes is the most that a lane keeps of all tensors together; Pack is how many rows
 // a lane has with Access::channel_packs.
-template <typename X, typename G, Access access_, bool Backward, int LaneBytes, int Pack = sizeof(X) == 2 ? 2 : 1>
+template <typename X, typename G, Access access_, bool Backward, int LaneBytes,
+          int Pack = sizeof(X) < 4 ? 4 / sizeof(X) : 1>
 struct TileShape {
     static constexpr Access access = access_;
     static constexpr bool time_inner = is_time_inner(access), backward = Backward;
@@ -86,9 +87,11 @@ struct Steps {
 
     __device__ __forceinline__ Wide get(int step, int v) const {
         const int e = step * V + v;
-        if constexpr (sizeof(T) == 2)
+        if constexpr (sizeof(T) == 2) {
             return Element<T>::widen_half(word[paired ? e / 2 : e], paired ? e % 2 : 0);
-        else {
+        } else if constexpr (sizeof(T) == 1) {
+            return static_cast<T>(word[e / 4] >> e % 4 * 8);
+        } else {
             struct {
                 uint32_t part[sizeof(T) / 4];
             } bits;
@@ -112,6 +115,10 @@ struct Steps {
         if constexpr (sizeof(T) == 2) {
             uint32_t& to = word[paired ? e / 2 : e];
             to = Element<T>::narrow_half(to, value, paired ? e % 2 : 0);
+        } else if constexpr (sizeof(T) == 1) {
+            // Selectors 0 to 3 are the bytes of the word, 4 is the lowest of the value.
+            constexpr uint32_t selectors[] = {0x3214, 0x3240, 0x3410, 0x4210};
+            word[e / 4] = __byte_perm(word[e / 4], value, selectors[e % 4]);
         } else {
             struct Bits {
                 uint32_t part[sizeof(T) / 4];

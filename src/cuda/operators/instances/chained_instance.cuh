@@ -39,7 +39,7 @@ ChainedNumberKernels chained_kernels(Dtype dtype, int kind) {
     k.scan[1] = rows_kernels<NumberRowsWork<X, Operator, false>>(
         reinterpret_cast<const void*>(&number_rows<X, Operator, false>),
         reinterpret_cast<const void*>(&number_rows<X, Operator, true>));
-    if constexpr (combine::RowOf<Operator>::has_slopes) {
+    if constexpr (combine::RowOf<Operator>::has_slopes && combine::kind_of_number<X> != integer_number) {
         k.marks[0] = columns_kernels<NumberColumnsMarks<X, Operator>>(
             reinterpret_cast<const void*>(&number_columns_marks<X, Operator>));
         k.marks[1] = rows_kernels<NumberRowsMarks<X, Operator, false>>(

@@ -12,14 +12,17 @@ template <typename X>
 void add(std::vector<ShortNumberKernels>& table, Dtype dtype) {
     combine::for_each_operator<typename Element<X>::Wide>([&](auto op) {
         using Operator = decltype(op);
-        // number_rows is faster: it has more registers for the calls of exp and log1p.
-        if constexpr (!has_short_steps<Operator> && std::is_same_v<X, double>) return;
-        ShortNumberKernels k{dtype, combine::RowOf<Operator>::number, 16 / static_cast<int>(sizeof(X)), {}};
-        k.kernel[0] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, ShortNumberKernels::tiles[0]>);
-        k.kernel[1] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, ShortNumberKernels::tiles[1]>);
-        if constexpr (sizeof(X) == 2)
-            k.kernel[2] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, ShortNumberKernels::tiles[2]>);
-        table.push_back(k);
+        // number_rows has more registers for logaddexp of f64, which calls exp and log1p.
+        if constexpr (has_short_steps<Operator> || !std::is_same_v<X, double>) {
+            ShortNumberKernels k{
+                dtype, combine::RowOf<Operator>::number, 16 / static_cast<int>(sizeof(X)), {}, nullptr};
+            k.kernel[0] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, 2, false>);
+            k.kernel[1] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, 4, false>);
+            if constexpr (sizeof(X) == 2)
+                k.kernel[2] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, 8, false>);
+            k.shared = reinterpret_cast<const void*>(&number_short_rows<X, Operator, 4, true>);
+            table.push_back(k);
+        }
     });
 }
 
@@ -31,6 +34,9 @@ std::vector<ShortNumberKernels> all_short_number_kernels() {
     add<__nv_bfloat16>(table, Dtype::bf16);
     add<__half>(table, Dtype::f16);
     add<double>(table, Dtype::f64);
+    add<int32_t>(table, Dtype::i32);
+    add<int64_t>(table, Dtype::i64);
+    add<uint8_t>(table, Dtype::u8);
     return table;
 }
 

@@ -23,6 +23,9 @@ void add_chained_f16(std::vector<ChainedNumberKernels>& table);
 void add_chained_f64(std::vector<ChainedNumberKernels>& table);
 void add_chained_c64(std::vector<ChainedNumberKernels>& table);
 void add_chained_c128(std::vector<ChainedNumberKernels>& table);
+void add_chained_i32(std::vector<ChainedNumberKernels>& table);
+void add_chained_i64(std::vector<ChainedNumberKernels>& table);
+void add_chained_u8(std::vector<ChainedNumberKernels>& table);
 std::vector<ShortNumberKernels> all_short_number_kernels();
 void add_affine_real(std::vector<ElementKernels>& table);
 void add_affine_complex(std::vector<ElementKernels>& table);
@@ -72,8 +75,8 @@ const Kernels* find_in(const std::vector<Kernels>& table, Dtype dtype, OperatorK
 const ChainedNumberKernels* chained_number_kernels(Dtype dtype, OperatorKind kind) {
     static const std::vector<ChainedNumberKernels> table = [] {
         std::vector<ChainedNumberKernels> all;
-        for (auto* add :
-             {add_chained_f32, add_chained_bf16, add_chained_f16, add_chained_f64, add_chained_c64, add_chained_c128})
+        for (auto* add : {add_chained_f32, add_chained_bf16, add_chained_f16, add_chained_f64, add_chained_c64,
+                          add_chained_c128, add_chained_i32, add_chained_i64, add_chained_u8})
             add(all);
         return all;
     }();

@@ -30,9 +30,10 @@ struct ChainedNumberKernels {
 struct ShortNumberKernels {
     static constexpr int tiles[] = {2, 4, 8};  // of a row
     Dtype dtype{};
-    int kind = 0;                // the OperatorKind
-    int steps = 0;               // of a lane in a tile
-    const void* kernel[3] = {};  // by `tiles`, with ShortNumberParams; null where longer rows have other kernels
+    int kind = 0;                  // the OperatorKind
+    int steps = 0;                 // of a lane in a tile
+    const void* kernel[3] = {};    // by `tiles`, with ShortNumberParams; null where longer rows have other kernels
+    const void* shared = nullptr;  // that of four tiles for rows that share vectors
 };
 
 struct ElementKernels {
@@ -57,9 +58,9 @@ inline constexpr int64_t largest_tiny_bytes = 128;
 // The kernels of numbers, of which `channels` are one element, and of products of matrices or affine maps; null where
 // there are none.
 const ElementKernels* number_kernels(Dtype dtype, OperatorKind kind, int channels);
-// The chained scans of numbers; null for integers and complex products.
+// The chained scans of numbers; null for complex products.
 const ChainedNumberKernels* chained_number_kernels(Dtype dtype, OperatorKind kind);
-// The scans of short rows of numbers; null for integers and complex numbers.
+// The scans of short rows of numbers; null for complex numbers.
 const ShortNumberKernels* short_number_kernels(Dtype dtype, OperatorKind kind);
 const ElementKernels* tiny_kernels(Dtype dtype, OperatorKind kind, int64_t dim);
 // The kernels of numbers with INDEX; null where there are none.
