@@ -87,7 +87,8 @@ TEST_P(OperatorIntegers, SumLongChains) {
     for (const char* line :
          {"i64 b1 t70001 c1", "u8 b1 t70001 c1 BCT reverse", "i32 b2 t9001 c5 state-in", "u8 b1 t9001 c64",
           "u8 b3 t4000 c6", "u8 b1 t5000 c20 misaligned", "i64 b1 t33000 c32 sequences3 state-in invariant",
-          "i32 b1 t20000 c3 sequences9 invariant", "u8 b1 t20000 c8 sequences5 reverse invariant"}) {
+          "i32 b1 t20000 c3 sequences9 invariant", "u8 b1 t20000 c8 sequences5 reverse invariant",
+          "i64 b2 t101 c3 BCT invariant", "u8 b1 t9001 c64 invariant", "i32 b3 t40000 c1 invariant state-in"}) {
         const OperatorProblem p = operator_problem_of(std::string("operator fwd add state-out ") + line);
         const OperatorData data = make_data(p);
         const OperatorOutcome outcome = run(p, data);

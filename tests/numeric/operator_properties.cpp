@@ -93,6 +93,23 @@ TEST_P(OperatorBits, OfOneSequenceDoNotDependOnTheBatchWhereAsked) {
     }
 }
 
+// Nothing that kernels add to what a problem has, as steps that do not exist, makes +0 of -0.
+TEST_P(OperatorBits, OfSumsOfNegativeZerosAreTheirs) {
+    for (const char* dtype : {"f32", "bf16", "f16", "f64", "c64"})
+        for (const char* shape : {"b3 t9 c1", "b2 t101 c3 BCT", "b2 t700 c2 BCT reverse", "b1 t9001 c1", "b2 t300 c64"})
+            for (const char* mode : {"inclusive", "reduction", "inclusive state-in", "exclusive state-in"}) {
+                const std::string line = std::string("operator fwd add state-out ") + dtype + " " + shape + " " + mode;
+                const OperatorProblem p = operator_problem_of(line);
+                OperatorData data = make_data(p);
+                const auto is_negative = [](const Value& x) { return std::signbit(x.real()) && x.real() == 0; };
+                std::fill(data.input.begin(), data.input.end(), Value(-0.0, -0.0));
+                std::fill(data.state_in.begin(), data.state_in.end(), Value(-0.0, -0.0));
+                const OperatorOutcome outcome = run(p, data);
+                for (const int32_t id : {output_id, state_id})
+                    EXPECT_TRUE(std::all_of(outcome[id].begin(), outcome[id].end(), is_negative)) << line << " " << id;
+            }
+}
+
 // A megabyte is what few steps may take, whatever they are.
 TEST_P(OperatorMemory, IsTheInputsAtMostAndGrowsWithTime) {
     const auto scratch_of = [](const OperatorProblem& p, int32_t pass) {

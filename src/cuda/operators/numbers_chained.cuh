@@ -16,8 +16,9 @@
 //            time innermost a warp therefore asks for a tile to be brought into L2: that of the block as many blocks
 //            later as the device has multiprocessors; at twice the distance nothing is gained. An H100 reaches 90 % of
 //            a copy with one row of 2^26 f32, 80 % without that (bench/results/tried_operators.md).
-// Zeros      Steps that do not exist are the operator's identity, so that the sign of a zero may differ from that of
-//            element_scan.cuh, which combines only what exists.
+// Zeros      Steps that do not exist are the identity of the operator, which leaves every bit as it is: of sums that is
+//            -0, since +0 would make +0 of -0. A row without STATE_IN starts from it too, but for MODE_EXCLUSIVE, whose
+//            first result is +0.
 #pragma once
 
 #include "cuda/device/ptx/bulk_prefetch.cuh"
@@ -29,13 +30,27 @@
 
 namespace flashscan::cuda {
 
+__device__ __forceinline__ float negative_zero(float) { return -0.0F; }
+__device__ __forceinline__ double negative_zero(double) { return -0.0; }
+template <typename T>
+__device__ __forceinline__ Complex<T> negative_zero(Complex<T>) {
+    return {negative_zero(T{}), negative_zero(T{})};
+}
+
 template <typename X, typename Operator>
 struct NumberMonoid {
     using Wide = typename Element<X>::Wide;
     using Map = Wide;  // what a run of steps combines to
     using Record = Wide;
-    static __device__ __forceinline__ Wide identity() { return combine::Identity<Operator, Wide>::get(); }
-    static __device__ __forceinline__ Wide start() { return identity(); }
+    static __device__ __forceinline__ Wide identity() {
+        if constexpr (std::is_same_v<Operator, combine::Add> && !std::is_integral_v<Wide>)
+            return negative_zero(Wide{});
+        else
+            return start();
+    }
+    static __device__ __forceinline__ Wide start() { return combine::Identity<Operator, Wide>::get(); }
+    // What a row starts from without STATE_IN.
+    static __device__ __forceinline__ Wide start_of_row(bool exclusive) { return exclusive ? start() : identity(); }
     static __device__ __forceinline__ Wide compose(Wide early, Wide late) {
         return combine_numbers<Operator, true>(early, late);
     }
@@ -132,7 +147,8 @@ struct NumberWork : NumberLane<NumberChainParams, Shape_, Down_> {
         });
     }
     __device__ __forceinline__ Wide enter(int v) const {
-        return p.state_in == nullptr ? Monoid::identity() : static_cast<const Wide*>(p.state_in)[state(v)];
+        return p.state_in == nullptr ? Monoid::start_of_row(p.exclusive != 0)
+                                     : static_cast<const Wide*>(p.state_in)[state(v)];
     }
     __device__ __forceinline__ bool is_left() const { return p.state_out != nullptr || p.reduced != nullptr; }
     __device__ __forceinline__ void leave(int v, Wide carry) const {
@@ -234,7 +250,8 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, false>
 
 // Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for numbers of 8 and 16 bits,
 // for complex numbers and for long operators in f64, whose steps take more registers. number_rows has one more where
-// registers allow it, since blocks of few rows wait for each other with their steps in registers.
+// registers allow it, since blocks of few rows wait for each other with their steps in registers. i64 publishes a carry
+// in two words, which take more of them.
 template <typename Operator>
 constexpr bool has_short_steps = !requires {
     Operator::is_long;

@@ -35,10 +35,10 @@ enum class ChainedUse {
     gradients       // GRAD|INPUT of operators with slopes, from marks
 };
 
-// Whether the plan may have the kernels of chained scans and of short rows: no BATCH_INVARIANT, no packed or empty
-// sequences, and a device for which there is machine code, since these kernels have no PTX. BATCH_INVARIANT rules them
-// out because the number of rows decides how chained scans cut time into chunks, and the place of a call's arrays in
-// memory decides which kernel runs.
+// Whether the plan may have the kernels of chained scans and of short rows: no BATCH_INVARIANT but of integers, no
+// packed or empty sequences, and a device for which there is machine code, since these kernels have no PTX.
+// BATCH_INVARIANT rules them out because the number of rows decides how chained scans cut time into chunks, and the
+// place of a call's arrays in memory decides which kernel runs; the bits of integers depend on neither.
 bool is_for_dense_rows(const OperatorProblem& problem, const Options& options);
 bool is_time_innermost(const OperatorProblem& problem);
 

@@ -19,12 +19,13 @@ constexpr int64_t vector_bytes = 16;
 
 std::optional<ShortNumbers> ShortNumbers::make(const OperatorProblem& p, bool backward, const Options& options) {
     const ShortNumberKernels* kernels = short_number_kernels(p.dtype, p.kind);
+    // More than two of shorter rows could share a vector.
     if (kernels == nullptr || !is_for_dense_rows(p, options) || !is_time_innermost(p) || p.time < kernels->steps)
         return std::nullopt;
     // A row begins at most so many steps behind the begin of a vector.
     const int64_t skew = kernels->steps - std::gcd(int64_t{p.time}, int64_t{kernels->steps});
     const int64_t vectors = ceil_div(p.time + skew, int64_t{kernels->steps});
-    // With more tiles a row has fewer lanes, so that fewer results are combined across them.
+    // Costly operators have more tiles: a row then has fewer lanes, and fewer results are combined across them.
     const bool is_long = p.kind == OperatorKind::logaddexp || (size_of(p.dtype) < 4 && p.has_index());
     ShortNumbers s;
     if (skew > 0) {

@@ -15,13 +15,15 @@
 //            2. Tile after tile, every lane walks its steps from its carry and stores them. The carry of the lane that
 //               has the tile's last steps enters the next tile.
 // Bytes      Every element is read once, but for the vectors that rows share, and written once.
-// Order      The association is fixed by the length of the rows, by the row's skew and by the dtype, but arrays that
-//            are not aligned are taken by another kernel, so that BATCH_INVARIANT rules this one out but for integers.
+// Order      The association is fixed by the operator, the dtype, the length of the rows and a row's skew, which is how
+//            many steps of the row before the vector has in which the row begins. The skew depends on the row's number,
+//            and another kernel takes arrays that are not aligned, so that BATCH_INVARIANT has this one for integers
+//            alone, whose bits do not depend on the association.
 // Sync       None beside the warp's own.
-// Limits     Rows of one to 128 vectors, in 16 bits to 256; no complex numbers, no logaddexp of f64, no INDEX, no
-//            packed sequences, and BATCH_INVARIANT of integers alone. The carry that a row starts from is the
-//            operator's identity, so that the sum of -0 alone is 0.
-// Why        number_rows gives a lane 128 bytes of a row, so that most lanes would have no steps of a short one.
+// Limits     Rows have as many steps as a vector at least, and 128 vectors at most, or 256 of whole vectors of 16-bit
+//            elements. No complex numbers, no logaddexp of f64, no INDEX, no packed sequences.
+// Why        number_rows gives a lane 128 bytes of a row, 64 of u8, so that most lanes would have no steps of a short
+//            one.
 #pragma once
 
 #include "cuda/device/ptx/thread_index.cuh"
@@ -30,9 +32,9 @@
 
 namespace flashscan::cuda {
 
-// The mask of the bits in word `word` of a vector that are in byte number `bytes` or behind it.
-__device__ __forceinline__ uint32_t mask_from(int bytes, int word) {
-    return __funnelshift_lc(0, ~0U, max(8 * bytes - 32 * word, 0));  // a shift by 32 and more gives 0
+// The bits of word `word` of a vector that belong to byte `byte` of the vector or to a later one.
+__device__ __forceinline__ uint32_t mask_from(int byte, int word) {
+    return __funnelshift_lc(0, ~0U, max(8 * byte - 32 * word, 0));  // a shift by 32 and more gives 0
 }
 // A vector whose bytes before number `border` are those of `before`, and the others those of `behind`.
 template <typename Tile>
@@ -47,7 +49,7 @@ __device__ __forceinline__ Tile joined(const Tile& before, const Tile& behind, i
 }
 
 // Stores the first `bytes` bytes of a vector, or the last ones with `last`, in pieces of 8, 4, 2 and 1 of them, none of
-// which is smaller than an element. The first 14 bytes are pieces of 8, 4 and 2.
+// which is smaller than an element. For example, 14 bytes are stored as pieces of 8, 4 and 2.
 template <int Size, typename Tile>
 __device__ __forceinline__ void store_part(const Tile& tile, char* to, int bytes, bool last) {
     const auto word = [&](int i) {
@@ -94,7 +96,7 @@ struct ShortRow {
         step0 = (p.down != 0 ? vectors - 1 - at.segment : at.segment) * L - skew;
         stride = (p.down != 0 ? -L : L) * at.segments();
         offset0 = (row * p.time + step0) * size;
-        if (!exists()) step0 = -(1 << 20);  // before the row
+        if (!exists()) step0 = -(1 << 20);  // has() is then false for every tile
     }
     __device__ __forceinline__ bool exists() const { return row < p.rows; }
 
@@ -134,7 +136,7 @@ struct ShortRow {
                 if (!has(k) || !is_cut(k)) continue;
 #pragma unroll
                 for (int i = 0; i < L; ++i)
-                    if (i * size >= first(k) && i * size < end(k))
+                    if (i * size < end(k))
                         tile[k].set(i, 0, Element<X>::widen(reinterpret_cast<const X*>(p.input + offset(k))[i]));
             }
         }
@@ -162,7 +164,8 @@ struct ShortRow {
             if (has(k)) store_words<4>(tile.word, to);
         }
     }
-    // The lane that has the first vector of a neighbouring row; none of the warp if that row is not in it.
+    // The lane that has the first vector of a neighbouring row in the order of the scan; outside of 0 to 31 if the warp
+    // does not have that row.
     __device__ __forceinline__ int lane_of(int neighbour) const {
         return at.lane - at.segment + neighbour * at.segments();
     }
@@ -204,8 +207,8 @@ __global__ void __launch_bounds__(32 * short_number_warps, Shared && sizeof(X) =
 #pragma unroll
     for (int i = 0; i < L; ++i) absent.set(i, 0, Monoid::identity());
     row.load(absent, tile);
-    Wide carry =
-        row.exists() && p.state_in != nullptr ? static_cast<const Wide*>(p.state_in)[row.row] : Monoid::identity();
+    Wide carry = row.exists() && p.state_in != nullptr ? static_cast<const Wide*>(p.state_in)[row.row]
+                                                       : Monoid::start_of_row(p.exclusive != 0);
     Wide through[Tiles];
 #pragma unroll
     for (int k = 0; k < Tiles; ++k) {
@@ -227,7 +230,8 @@ __global__ void __launch_bounds__(32 * short_number_warps, Shared && sizeof(X) =
         }
         turned(tile[k]);
         if (p.output != nullptr) row.store(k, tile[k], tile[0]);
-        // Lanes that have no steps of the row do not have the bits of its last one.
+        // The carry is that of the last lane that has steps of the row: the lanes behind it come to theirs by another
+        // association. Of the first tile every lane has some.
         const int last = k == 0 ? at.segments() - 1 : min(row.vectors - k * at.segments(), at.segments()) - 1;
         const Wide left = shuffle(own, at.lane - at.segment + max(last, 0));
         if (last >= 0) carry = left;

@@ -4,8 +4,8 @@
 //
 // A value is written and read in words of 8 bytes, each by a single access, and a word of ones means "not yet". No word
 // that is published has that value, so the data are their own flag, and no flags and fences are needed. A reader that
-// waits polls a word until it has arrived. Integers of 8 bytes, which may have all bits, are published in two words, of
-// which each holds half of the bits.
+// waits polls a word until it has arrived. Integers of 8 bytes may be all ones, and are therefore published in two
+// words, each of which has half of their bits and zeros.
 #pragma once
 
 #include "cuda/device/ptx/global_words.cuh"
@@ -18,13 +18,11 @@ struct LaneValues {
     T of[V];
 };
 
-// Whether a value of type T may have ones in all bits of a word and not be NaN.
+// Whether a word of a value of type T may be all ones without being NaN.
 template <typename T>
-inline constexpr bool has_all_bits = false;
-template <>
-inline constexpr bool has_all_bits<int64_t> = true;
+inline constexpr bool has_all_bits = std::is_integral_v<T> && sizeof(T) >= 8;
 template <typename T, int V>
-inline constexpr bool has_all_bits<LaneValues<T, V>> = has_all_bits<T>;
+inline constexpr bool has_all_bits<LaneValues<T, V>> = std::is_integral_v<T>&& V * sizeof(T) >= 8;
 
 // A value of type T as words of 8 bytes.
 template <typename T, bool Halves = has_all_bits<T>>

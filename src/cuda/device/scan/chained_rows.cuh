@@ -86,8 +86,7 @@
 namespace flashscan::cuda {
 
 // Whether step t is among the lane's. The lane that holds a row's last step stores the final state, not the last lane
-// of the row's last chunk: the state then has the bits of that step's result (but for the sign of a zero of numbers
-// that are added to an identity).
+// of the row's last chunk: the state then has the bits of that step's result.
 template <typename Shape>
 __device__ __forceinline__ bool holds_step(const Place& at, int64_t t) {
     return at.t0 <= t && t < at.t0 + Shape::L;

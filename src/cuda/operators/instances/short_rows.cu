@@ -12,7 +12,7 @@ template <typename X>
 void add(std::vector<ShortNumberKernels>& table, Dtype dtype) {
     combine::for_each_operator<typename Element<X>::Wide>([&](auto op) {
         using Operator = decltype(op);
-        // number_rows has more registers for logaddexp of f64, which calls exp and log1p.
+        // logaddexp of f64 calls exp and log1p, and is left to number_rows, which has more registers.
         if constexpr (has_short_steps<Operator> || !std::is_same_v<X, double>) {
             ShortNumberKernels k{
                 dtype, combine::RowOf<Operator>::number, 16 / static_cast<int>(sizeof(X)), {}, nullptr};
