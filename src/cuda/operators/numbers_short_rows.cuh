@@ -174,9 +174,14 @@ struct ShortRow {
     }
 };
 
-// With shared vectors and elements of 4 bytes registers are limited to those of 8 blocks per multiprocessor.
+// Blocks per multiprocessor that registers are limited to, or 0. Other types with shared vectors would spill.
+template <typename X, bool Shared>
+constexpr int short_rows_resident = 0;
+template <>
+constexpr int short_rows_resident<float, true> = 8;
+
 template <typename X, typename Operator, int Tiles, bool Shared>
-__global__ void __launch_bounds__(32 * short_number_warps, Shared && sizeof(X) == 4 ? 8 : 0)
+__global__ void __launch_bounds__(32 * short_number_warps, short_rows_resident<X, Shared>)
     number_short_rows(const __grid_constant__ ShortNumberParams p) {
     using Row = ShortRow<X, Shared>;
     using Tile = typename Row::Tile;
