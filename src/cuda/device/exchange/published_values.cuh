@@ -8,6 +8,9 @@
 // words, each of which has half of their bits and zeros.
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
 #include "cuda/device/ptx/global_words.cuh"
 
 namespace flashscan::cuda {
