@@ -25,12 +25,13 @@ std::optional<ShortNumbers> ShortNumbers::make(const OperatorProblem& p, bool ba
     // A row begins at most so many steps behind the begin of a vector.
     const int64_t skew = kernels->steps - std::gcd(int64_t{p.time}, int64_t{kernels->steps});
     const int64_t vectors = ceil_div(p.time + skew, int64_t{kernels->steps});
-    // Costly operators have more tiles: a row then has fewer lanes, and fewer results are combined across them.
+    // Costly operators (has_index() tells minima and maxima) have more tiles: a row then has fewer lanes, and fewer
+    // results are combined across them.
     const bool is_long = p.kind == OperatorKind::logaddexp || (size_of(p.dtype) < 4 && p.has_index());
     ShortNumbers s;
     if (skew > 0) {
         s.kernel_ = kernels->shared;
-        s.tiles_ = 4;
+        s.tiles_ = ShortNumberKernels::shared_tiles;
     } else {
         size_t n = is_long && p.time >= 128 ? 1 : 0;
         while (n < std::size(kernels->kernel) - 1 && vectors > 32 * ShortNumberKernels::tiles[n]) ++n;

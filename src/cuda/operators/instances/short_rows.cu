@@ -14,13 +14,13 @@ void add(std::vector<ShortNumberKernels>& table, Dtype dtype) {
         using Operator = decltype(op);
         // logaddexp of f64 calls exp and log1p, and is left to number_rows, which has more registers.
         if constexpr (has_short_steps<Operator> || !std::is_same_v<X, double>) {
-            ShortNumberKernels k{
-                dtype, combine::RowOf<Operator>::number, 16 / static_cast<int>(sizeof(X)), {}, nullptr};
-            k.kernel[0] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, 2, false>);
-            k.kernel[1] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, 4, false>);
+            using K = ShortNumberKernels;
+            K k{dtype, combine::RowOf<Operator>::number, 16 / static_cast<int>(sizeof(X)), {}, nullptr};
+            k.kernel[0] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, K::tiles[0], false>);
+            k.kernel[1] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, K::tiles[1], false>);
             if constexpr (sizeof(X) == 2)
-                k.kernel[2] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, 8, false>);
-            k.shared = reinterpret_cast<const void*>(&number_short_rows<X, Operator, 4, true>);
+                k.kernel[2] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, K::tiles[2], false>);
+            k.shared = reinterpret_cast<const void*>(&number_short_rows<X, Operator, K::shared_tiles, true>);
             table.push_back(k);
         }
     });

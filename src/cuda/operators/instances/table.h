@@ -29,11 +29,12 @@ struct ChainedNumberKernels {
 // Scans of short rows of numbers (numbers_short_rows.cuh), of one operator.
 struct ShortNumberKernels {
     static constexpr int tiles[] = {2, 4, 8};  // of a row
+    static constexpr int shared_tiles = 4;     // of a row that shares vectors with its neighbours
     Dtype dtype{};
     int kind = 0;                  // the OperatorKind
     int steps = 0;                 // of a lane in a tile
     const void* kernel[3] = {};    // by `tiles`, with ShortNumberParams; null where longer rows have other kernels
-    const void* shared = nullptr;  // that of four tiles for rows that share vectors
+    const void* shared = nullptr;  // the kernel for rows that share vectors
 };
 
 struct ElementKernels {
