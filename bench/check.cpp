@@ -20,6 +20,9 @@ double to_double(const std::byte* data, int32_t dtype, size_t index) {
     case FLASHSCAN_DTYPE_F16: return from_f16(read(uint16_t{}));
     case FLASHSCAN_DTYPE_F32:
     case FLASHSCAN_DTYPE_C64: return static_cast<double>(read(float{}));
+    case FLASHSCAN_DTYPE_I32: return static_cast<double>(read(int32_t{}));
+    case FLASHSCAN_DTYPE_I64: return static_cast<double>(read(int64_t{}));
+    case FLASHSCAN_DTYPE_U8: return static_cast<double>(read(uint8_t{}));
     default: return read(double{});
     }
 }
@@ -36,6 +39,12 @@ std::vector<double> widen(const std::vector<std::byte>& data, int32_t dtype) {
     std::vector<double> wide(data.size() / static_cast<size_t>(size_of(dtype)) * components);
     for (size_t i = 0; i < wide.size(); ++i) wide[i] = to_double(data.data(), dtype, i);
     return wide;
+}
+
+std::vector<std::byte> integers_of(const std::vector<double>& values, int32_t dtype) {
+    std::vector<std::byte> data(values.size() * static_cast<size_t>(size_of(dtype)));
+    for (size_t i = 0; i < values.size(); ++i) store_integer(data.data(), dtype, static_cast<int64_t>(i), values[i]);
+    return data;
 }
 
 double relative_error(const std::vector<double>& got, const std::vector<double>& expected) {

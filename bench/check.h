@@ -30,6 +30,8 @@ struct Picks {
 };
 
 std::vector<double> widen(const std::vector<std::byte>& data, int32_t dtype);
+// What `widen` made of integers, as memory holds them.
+std::vector<std::byte> integers_of(const std::vector<double>& values, int32_t dtype);
 inline double roundoff(int32_t dtype) { return support::unit_roundoff(dtype); }
 // The largest difference over the largest value expected; infinite where one of `got` is not finite.
 double relative_error(const std::vector<double>& got, const std::vector<double>& expected);

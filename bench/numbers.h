@@ -24,6 +24,7 @@ enum class Kind {
     gate_log,    // the logarithm of such a gate
     gate_logit,  // its logit
     weight,      // (-1/32, 1/32): recurrent matrices of up to 1024 rows do not amplify
+    integer,     // odd, from -127 to 127, of u8 modulo 256: their products do not become 0
     reset        // 1 at one step in 256
 };
 
@@ -51,6 +52,7 @@ BENCH_HD Pair random_value(Kind kind, bool complex, uint64_t index, uint64_t see
     case Kind::gate_log: return {logf(modulus), complex ? phase : 0};
     case Kind::gate_logit: return {logf(modulus / (1 - modulus)), complex ? 0.2F * (v - 0.5F) : 0};
     case Kind::weight: return {(2 * u - 1) / 32, 0};
+    case Kind::integer: return {2 * floorf(128 * u) - 127, 0};
     case Kind::reset: return {(bits & 0xffU) == 0 ? 1.0F : 0.0F, 0};
     }
     return {0, 0};
@@ -85,6 +87,15 @@ inline double from_f16(uint16_t x) {
     return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
 }
 
+// A whole number; u8 takes it modulo 256.
+BENCH_HD void store_integer(void* data, int32_t dtype, int64_t index, double value) {
+    switch (dtype) {
+    case FLASHSCAN_DTYPE_I32: static_cast<int32_t*>(data)[index] = static_cast<int32_t>(value); return;
+    case FLASHSCAN_DTYPE_I64: static_cast<int64_t*>(data)[index] = static_cast<int64_t>(value); return;
+    default: static_cast<uint8_t*>(data)[index] = static_cast<uint8_t>(static_cast<int>(value));
+    }
+}
+
 // Bytes (dtype 0) hold the reset mask.
 BENCH_HD void store(void* data, int32_t dtype, int64_t index, Pair value) {
     switch (dtype) {
@@ -100,7 +111,7 @@ BENCH_HD void store(void* data, int32_t dtype, int64_t index, Pair value) {
         static_cast<double*>(data)[2 * index] = static_cast<double>(value.re);
         static_cast<double*>(data)[2 * index + 1] = static_cast<double>(value.im);
         return;
-    default: static_cast<uint8_t*>(data)[index] = static_cast<uint8_t>(value.re);
+    default: store_integer(data, dtype, index, static_cast<double>(value.re));
     }
 }
 

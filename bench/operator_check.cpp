@@ -41,6 +41,7 @@ std::vector<double> fetch(Machine& machine, const Problem& p, const Tensor& tens
 // backward reads, once more. With tf32 these are of its 11 bits. Slopes of LOGADDEXP are exponentials of y, which grows
 // like the logarithm of the steps: an error of y is a relative one of theirs.
 double error_bound(const Problem& p, const Tensor& tensor) {
+    if (support::is_integer(tensor.box.dtype)) return 0x1p-53;  // they are exact, and compared as f64
     const double unit =
         p.op()->allow_tf32 ? std::max(0x1p-11, roundoff(state_dtype(p.dtype))) : roundoff(state_dtype(p.dtype));
     const double length = static_cast<double>(p.extents.time * std::max<int64_t>(p.op()->dim, 1));

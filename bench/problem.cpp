@@ -83,8 +83,8 @@ void check_family(const support::RnnProblem& p) {
 
 void check_family(const support::OperatorProblem& p) {
     const bool matrices = p.matmul() || p.affine();
-    if (support::is_integer(p.dtype))
-        throw UsageError(fmt::format("'{}': accepted are f32, bf16, f16, f64, c64 and c128", name_of(p.dtype)));
+    if (p.integers() && p.backward)
+        throw UsageError(fmt::format("'bwd' with '{}': integers have no gradients", name_of(p.dtype)));
     if (matrices ? p.dim < 1 || p.dim > 1024 : p.dim != 0)
         throw UsageError(fmt::format("d{} must be from 1 to 1024 for matmul and affine, and is for no other", p.dim));
     if (p.batch * p.time * p.channels > most / std::max<int64_t>({p.element(), p.gate_element(), 1}))

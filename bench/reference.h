@@ -43,9 +43,13 @@ class Reference {
     // Runs a pass on the values that it reads, and returns those that it writes.
     Values run(bool backward, Values& values) {
         Values written;
+        std::map<int32_t, std::vector<std::byte>> integers;
         std::vector<flashscan_arg> args = shared_;
         const auto add = [&](int32_t id, std::vector<double>& data) {
-            args.push_back({id, 0, data.data(), data.size() * sizeof(double)});
+            const int32_t dtype = dtype_of(part_, id);
+            if (!support::is_integer(dtype)) return args.push_back({id, 0, data.data(), data.size() * sizeof(double)});
+            std::vector<std::byte>& bytes = integers[id] = integers_of(data, dtype);
+            args.push_back({id, 0, bytes.data(), bytes.size()});
         };
         for (const int32_t id : read_by(part_, backward)) add(id, values.at(id));
         for (const int32_t id : written_by(part_, backward)) {
@@ -56,6 +60,8 @@ class Reference {
         }
         const int32_t pass = backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
         expect_ok(flashscan_execute(plan_.get(), pass, args.data(), static_cast<int32_t>(args.size()), nullptr));
+        for (auto& [id, data] : written)
+            if (integers.contains(id)) data = widen(integers[id], dtype_of(part_, id));
         return written;
     }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PASS_NAMES = {"fwd": "forward", "bwd": "backward"}
-DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "f64": 8, "c64": 8, "c128": 16}
+DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "f64": 8, "c64": 8, "c128": 16, "i32": 4, "i64": 8, "u8": 1}
 # Words of problem lines in results up to 2026-11-24, and of today; tests/support/words.cpp has the same table.
 RENAMED = {"states": "state-in state-out", "log": "form-log", "logit": "form-logit", "misaligned": "place-misaligned"}
 TARGET = re.compile(r"@(plain\+|host)?([\d.]+)(%|us/step|us)")

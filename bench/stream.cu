@@ -149,8 +149,10 @@ int launch_gather(const Box& box, void* to, void* stream) {
     switch (box.dtype) {
     case FLASHSCAN_DTYPE_BF16:
     case FLASHSCAN_DTYPE_F16: gather_kernel<<<blocks, threads, 0, on>>>(box, 1, static_cast<uint16_t*>(to)); break;
+    case FLASHSCAN_DTYPE_I32:
     case FLASHSCAN_DTYPE_F32: gather_kernel<<<blocks, threads, 0, on>>>(box, 1, static_cast<uint32_t*>(to)); break;
     case FLASHSCAN_DTYPE_C64: gather_kernel<<<blocks, threads, 0, on>>>(box, 2, static_cast<uint32_t*>(to)); break;
+    case FLASHSCAN_DTYPE_I64:
     case FLASHSCAN_DTYPE_F64: gather_kernel<<<blocks, threads, 0, on>>>(box, 1, static_cast<uint64_t*>(to)); break;
     case FLASHSCAN_DTYPE_C128: gather_kernel<<<blocks, threads, 0, on>>>(box, 2, static_cast<uint64_t*>(to)); break;
     default: gather_kernel<<<blocks, threads, 0, on>>>(box, 1, static_cast<uint8_t*>(to));

@@ -45,7 +45,8 @@ Kind kind_of(const support::RnnProblem&, int32_t id) {
     return id == FLASHSCAN_ARG_WEIGHT || id == FLASHSCAN_ARG_BIAS ? Kind::weight : Kind::data;
 }
 
-Kind kind_of(const support::OperatorProblem&, int32_t id) {
+Kind kind_of(const support::OperatorProblem& p, int32_t id) {
+    if (p.integers()) return Kind::integer;
     return id == FLASHSCAN_ARG_STATE_IN ? Kind::gate_value : Kind::data;
 }
 
@@ -88,7 +89,7 @@ float matrix_number(int64_t dim, int64_t place, uint64_t seed) {
 // Matrices, and factors near 1, are made here and copied.
 void fill(Machine& machine, const support::OperatorProblem& p, int32_t id, const Box& box, uint64_t seed) {
     const bool matrix = id == FLASHSCAN_ARG_GATE || (p.matmul() && id == FLASHSCAN_ARG_INPUT);
-    const bool factor = p.kind == FLASHSCAN_OPERATOR_MUL && id == FLASHSCAN_ARG_INPUT;
+    const bool factor = p.kind == FLASHSCAN_OPERATOR_MUL && id == FLASHSCAN_ARG_INPUT && !p.integers();
     if (!matrix && !factor) return machine.fill(box, kind_of(p, id), seed);
     std::vector<std::byte> data(static_cast<size_t>(box.count() * size_of(box.dtype)));
     for (int64_t i = 0; i < box.count(); ++i) {
