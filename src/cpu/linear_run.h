@@ -7,12 +7,10 @@
 
 #include "cpu/isa.h"
 #include "cpu/linear_partition.h"
+#include "cpu/stream_stores.h"
 #include "cpu/threads.h"
 
 namespace flashscan::cpu {
-
-// Outputs of fewer bytes stay in the caches for whoever reads them next.
-inline bool streams_outputs(int64_t output_bytes) { return output_bytes >= (int64_t(32) << 20) / 3; }
 
 // Calls of both families share the rows, chunks and sums of the partition, how the pass walks, and where states enter
 // and leave.

@@ -8,6 +8,7 @@
 #include "cpu/operator.h"
 #include "cpu/operator_elements.h"
 #include "cpu/operator_indices.h"
+#include "cpu/stream_stores.h"
 
 namespace flashscan::cpu {
 namespace {
@@ -27,8 +28,11 @@ class Numbers final : public OperatorKernel {
           state_(state_dtype(p_.dtype)),
           parts_(is_complex(p_.dtype) ? 2 : 1),
           kernels_(kernels),
-          lanes_(p_.layout == Layout::btc ? std::clamp<int64_t>(p_.channels, 1, numbers_lanes) : 1),
-          tile_(kernels_.tile_steps(lanes_, parts_)),
+          tiling_(kernels_.tiling(p_.channels,
+                                  p_.time / std::max<int64_t>(p_.packed() ? int64_t{p_.state_rows()} : 1, 1),
+                                  p_.layout == Layout::bct || p_.channels == 1)),
+          lanes_(tiling_.lanes),
+          tile_(tiling_.steps),
           cut_(cut_of(options.batch_invariant)),
           pieces_(most_pieces(p_, lanes_, cut_)) {}
 
@@ -48,6 +52,7 @@ class Numbers final : public OperatorKernel {
         NumbersCall call = common();
         call.x = static_cast<const char*>(b.input);
         call.y = static_cast<char*>(b.output);
+        call.stream_stores = b.output != b.input && streams_outputs(output_bytes());
         const auto carry = [&](int64_t k) { return scratch + at.carries + k * block_bytes(); };
         const auto total = [&](int64_t k) { return scratch + at.totals + k * block_bytes(); };
         start(pieces, b.state_in, carry);
@@ -89,6 +94,7 @@ class Numbers final : public OperatorKernel {
         const int64_t cut = tiles * tile_;
         return (batch_invariant || blocks < few) && p_.time > cut ? cut : 0;
     }
+    int64_t output_bytes() const { return p_.batch * p_.time * p_.channels * size_of(p_.dtype); }
     int64_t number_bytes() const { return size_of(state_); }
     int64_t block_bytes() const { return lanes_ * number_bytes(); }
     // The most tiles of a piece.
@@ -127,6 +133,7 @@ class Numbers final : public OperatorKernel {
         call.lane_stride = steps.channels;
         call.ascending = p_.direction == Direction::forward;
         call.exclusive = p_.mode == OperatorMode::exclusive;
+        call.tiling = tiling_;
         return call;
     }
 
@@ -181,6 +188,7 @@ class Numbers final : public OperatorKernel {
     Dtype state_;
     int32_t parts_;
     NumbersKernels kernels_;
+    NumbersTiling tiling_;
     int64_t lanes_, tile_, cut_;
     Extent pieces_;
 };
@@ -239,6 +247,7 @@ void Numbers::backward(const OperatorBuffers& b, void*) const {
         kernels_.join_backward(piece.at.lanes * parts_, part(at.products, k), total(k), gradient(k - 1));
     }
     call.y = static_cast<char*>(b.grad_input);
+    call.stream_stores = b.grad_input != b.grad_output && b.grad_input != b.input && streams_outputs(output_bytes());
     for_each(threads_, count, [&](int64_t k, int64_t worker) {
         const ChainPiece& piece = pieces[static_cast<size_t>(k)];
         if (piece.at.steps > 0) kernels_.backward(call, piece.at, marks(k), gradient(k), nullptr, work(worker));

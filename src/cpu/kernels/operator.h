@@ -16,6 +16,14 @@ struct OperatorPiece {
     bool start;  // nothing comes before the first step, not even STATE_IN
 };
 
+// How chains are given to threads. A block is `lanes` chains that lie side by side, of which one thread computes a
+// piece; a tile is the part of it that is loaded at once, `steps` steps at the most. With `rows` the steps of a chain
+// are adjacent in memory, and otherwise the lanes of a step. With `turned` a tile of rows is transposed.
+struct NumbersTiling {
+    int64_t lanes, steps;
+    bool rows, turned;
+};
+
 // A call of an operator on numbers, complex ones where parts is 2. All tensors have the same strides, in elements.
 struct NumbersCall {
     const char* x;   // INPUT, or null where it is not needed
@@ -24,16 +32,18 @@ struct NumbersCall {
     Number number;
     int32_t parts;
     int64_t time_stride, lane_stride;
+    NumbersTiling tiling;
     bool ascending, exclusive;
+    bool stream_stores;  // y is written past the caches
 };
 
-// The kernels of one operator and type. Carries, totals, gradients and products have `parts` numbers for each lane. A
-// tile is the steps that are loaded at once. mark, backward and join_backward are null for integers, which have no
-// gradients.
+// The kernels of one operator and type. Carries, totals, gradients and products have `parts` numbers for each lane.
+// mark, backward and join_backward are null for integers, which have no gradients.
 struct NumbersKernels {
     int64_t vector_bytes;
     int64_t work_bytes;  // of `work`, scratch memory of the calling thread, aligned to 64 bytes, with any contents
-    int64_t (*tile_steps)(int64_t lanes, int32_t parts);
+    // For chains of about `steps` steps, `channels` of them side by side.
+    NumbersTiling (*tiling)(int64_t channels, int64_t steps, bool rows);
     // All three replace `carry`, y before the piece, by y after it. fold writes nothing else, scan writes the outputs,
     // and mark writes the carry before each tile to `marks`.
     void (*fold)(const NumbersCall&, const OperatorPiece&, char* carry, char* work);

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scans and reductions by associative operators on numbers: y[t] = y[t-1] o x[t].
 //
-// One thread owns a block of lanes (at most 256 chains that lie side by side) and walks it in tiles of 16 KB, which are
-// copied to panels [steps][lanes] in the type of the arithmetic. The lanes of a vector are lanes of the block. With one
-// lane they are consecutive steps: log2(W) combinations with shifted vectors, filled with the identity, scan a vector,
-// and then the carry is combined with it:
+// One thread owns a block of lanes (chains that lie side by side, at most 256) and walks it in tiles of 16 KB, which are
+// copied to panels in the type of the arithmetic. A panel is one of
 //
-//     v = shift(v, k) o v   k = 1, 2, 4 ..        y = carry o v
+//     [steps][lanes]   where lanes are adjacent in memory: the lanes of a vector are lanes of the block
+//     [lanes][steps]   where steps are adjacent: lanes are walked one after the other, and those of a vector are
+//                      consecutive steps. log2(W) combinations with shifted vectors, filled with the identity, scan a
+//                      vector, and then the carry is combined with it:
+//
+//                          v = shift(v, k) o v   k = 1, 2, 4 ..        y = carry o v
+//
+// Operators of many instructions are not combined so often. Where steps are adjacent and there are lanes enough, their
+// panels are transposed to the first form. A single lane is cut into segments, which are transposed to be lanes; their
+// totals are scanned as above, and then each segment from its carry: two combinations a number.
 //
 // Forward stores nothing for backward. In backward `mark` walks forward and stores the carry before each tile; then
 // `backward` goes from the last tile to the first, computes y[t-1] again, and walks g = dy + c, dx = right_slope g,
-// c' = left_slope g. With one lane that is the scan of affine maps of linear_row_steps.h. For each number forward moves
-// a read and a write, and backward three reads and a write. Complex numbers are computed one by one.
+// c' = left_slope g. Along consecutive steps that is the scan of affine maps of linear_row_steps.h. For each number
+// forward moves a read and a write, and backward three reads and a write. Complex numbers are computed one by one.
 #pragma once
 
 #include "cpu/kernels/lanes.h"
@@ -50,21 +57,21 @@ struct ComplexPack {
 template <typename T>
 struct NumbersTile {
     T *x, *before, *dy;  // dy is overwritten by dx
-    int64_t steps, pitch, lanes;
+    int64_t steps, pitch;
     bool start;
     bool exclusive;
 };
 
-// Forward of a tile of several lanes. Writes the outputs to `to` and replaces `carry`, which has pitch numbers. Lanes
-// are the inner loop, so that the dependent operations of many chains overlap.
-template <typename Op, typename Pack, bool Mirror, typename T>
+// Forward of a tile of several lanes. Replaces `carry`, which has pitch numbers, and with Write writes the outputs to
+// `to`. Lanes are the inner loop, so that the dependent operations of many chains overlap.
+template <typename Op, typename Pack, bool Mirror, bool Write = true, typename T>
 void lanes_forward(const NumbersTile<T>& t, T* carry, T* to) {
     int64_t s = 0;
     if (t.start) {
         const int64_t at = Mirror ? (t.steps - 1) * t.pitch : 0;
         for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
             const auto x = Pack::get(t.x + at + v);
-            Pack::put(to + at + v, t.exclusive ? Pack::of(Op::template identity<T>()) : x);
+            if constexpr (Write) Pack::put(to + at + v, t.exclusive ? Pack::of(Op::template identity<T>()) : x);
             Pack::put(carry + v, x);
         }
         s = 1;
@@ -73,7 +80,7 @@ void lanes_forward(const NumbersTile<T>& t, T* carry, T* to) {
         const int64_t at = (Mirror ? t.steps - 1 - s : s) * t.pitch;
         for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
             const auto before = Pack::get(carry + v), c = Op::combine(before, Pack::get(t.x + at + v));
-            Pack::put(to + at + v, t.exclusive ? before : c);
+            if constexpr (Write) Pack::put(to + at + v, t.exclusive ? before : c);
             Pack::put(carry + v, c);
         }
     }
@@ -144,6 +151,65 @@ void steps_forward(const NumbersTile<T>& t, T* carry_at, T* to) {
     *carry_at = carry;
 }
 
+// Transposes [rows][columns], whose rows are from_pitch apart, to [columns][rows], whose rows are to_pitch apart.
+template <typename T>
+void turn(const T* from, int64_t from_pitch, int64_t rows, int64_t columns, T* to, int64_t to_pitch) {
+    constexpr int64_t width = Simd<T>::width;
+    for (int64_t r = 0; r < rows; r += width)
+        for (int64_t c = 0; c < columns; c += width) {
+            if constexpr (width <= 16)
+                if (r + width <= rows && c + width <= columns) {
+                    Vec<T> square[size_t{width}];
+#pragma GCC unroll 16
+                    for (int i = 0; i < width; ++i) square[i] = load(from + (r + i) * from_pitch + c);
+                    transpose<T>(square);
+#pragma GCC unroll 16
+                    for (int i = 0; i < width; ++i) store<T>(to + (c + i) * to_pitch + r, square[i]);
+                    continue;
+                }
+            for (int64_t i = r; i < r + width && i < rows; ++i)
+                for (int64_t k = c; k < c + width && k < columns; ++k) to[k * to_pitch + i] = from[i * from_pitch + k];
+        }
+}
+
+template <typename Op>
+concept IsLong = requires {
+    Op::is_long;
+};
+
+// The same as steps_forward, by segments of steps. `turned` has room for a tile.
+template <typename Op, bool Mirror, typename T>
+void segments_forward(const NumbersTile<T>& t, T* carry, T* to, T* turned) {
+    constexpr int64_t width = Simd<T>::width;
+    const int64_t first = Mirror ? t.steps - 1 : 0;
+    const T x = t.x[first];
+    if (t.start) *carry = Op::template identity<T>();
+    int64_t done = 0;
+    // Segments are whole squares of the transposition.
+    for (int64_t lanes = 4 * width; lanes >= width; lanes /= 2) {
+        const int64_t steps = (t.steps - done) / lanes / width * width;
+        if (steps == 0) continue;
+        const int64_t at = Mirror ? t.steps - done - lanes * steps : done;
+        turn(t.x + at, steps, lanes, steps, turned, lanes);
+        alignas(64) T carries[size_t(4 * width)];
+        using Tile = NumbersTile<T>;
+        lanes_forward<Op, RealPack<T>, Mirror, false>(Tile{turned, nullptr, nullptr, steps, lanes, true, false},
+                                                      carries, turned);
+        steps_forward<Op, Mirror>(Tile{carries, nullptr, nullptr, lanes, 1, false, true}, carry, carries);
+        lanes_forward<Op, RealPack<T>, Mirror>(Tile{turned, nullptr, nullptr, steps, lanes, false, t.exclusive},
+                                               carries, turned);
+        *carry = carries[Mirror ? 0 : lanes - 1];  // the last output, bit for bit
+        turn(turned, lanes, steps, lanes, to + at, steps);
+        done += lanes * steps;
+    }
+    NumbersTile<T> rest = t;
+    rest.steps -= done;
+    rest.start = t.start && done == 0;
+    if (!Mirror) rest.x += done;
+    steps_forward<Op, Mirror>(rest, carry, Mirror ? to : to + done);
+    if (t.start && !t.exclusive) to[first] = x;  // also where it is -0
+}
+
 // Backward of the one step at place j of the panels. g is the gradient and p the product of the left slopes. `alone`
 // says that nothing comes before the step.
 template <typename Op, typename T>
@@ -192,119 +258,174 @@ class NumbersWalk {
   public:
     using Pack = std::conditional_t<IsComplex, ComplexPack<T>, RealPack<T>>;
     static constexpr int parts = IsComplex ? 2 : 1;
-    static constexpr bool vector_steps = !IsComplex;
+    static constexpr bool is_long = IsLong<Op> && !IsComplex;
+    static constexpr int64_t room = tile_numbers<T> / parts;  // elements of a panel
 
-    static int64_t pitch_of(int64_t lanes) {
-        if (vector_steps && lanes == 1) return 1;
-        const int64_t numbers = lanes * parts;
-        return (numbers + Pack::numbers - 1) / Pack::numbers * Pack::numbers;
+    static NumbersTiling tiling(int64_t channels, int64_t steps, bool rows) {
+        const auto at_most = [](int64_t a, int64_t b) { return a < b ? a : b; };
+        const int64_t most = at_most(channels > 0 ? channels : 1, numbers_lanes);
+        if (!rows) return {most, tile_numbers<T> / pitch_of(most), false, false};
+        const int64_t whole = steps < room ? at_most(most, room / (steps > 0 ? steps : 1)) : 1;
+        if (!is_long || 2 * most < Pack::numbers) return {whole, room, true, false};
+        const int64_t enough = at_most(most, 4 * Pack::numbers), lanes = whole > enough ? whole : enough;
+        return {lanes, tile_numbers<T> / pitch_of(lanes), true, true};
     }
-    static int64_t tile_steps(int64_t lanes, int32_t) { return tile_numbers<T> / pitch_of(lanes); }
 
     struct Work {
-        alignas(64) T x[tile_numbers<T>], before[tile_numbers<T>], dy[tile_numbers<T>];
+        alignas(64) T x[tile_numbers<T>], before[tile_numbers<T>], dy[tile_numbers<T>], turned[tile_numbers<T>];
         alignas(64) T carry[2 * numbers_lanes], gradient[2 * numbers_lanes], product[2 * numbers_lanes];
     };
 
     NumbersWalk(const NumbersCall& call, const OperatorPiece& piece, char* work)
-        : NumbersWalk(call, piece, *reinterpret_cast<Work*>(work)) {}
-
-    NumbersWalk(const NumbersCall& call, const OperatorPiece& piece, Work& work)
         : p_(call),
           q_(piece),
-          pitch_(pitch_of(piece.lanes)),
-          most_(tile_steps(piece.lanes, parts)),
-          x_(work.x),
-          before_(work.before),
-          dy_(work.dy),
-          carry_(work.carry),
-          gradient_(work.gradient),
-          product_(work.product) {
-        clear(x_), clear(before_), clear(dy_);
-        for (int64_t i = 0; i < 2 * numbers_lanes; ++i) carry_[i] = gradient_[i] = product_[i] = 0;
+          w_(*reinterpret_cast<Work*>(work)),
+          lanes_in_vectors_(!p_.tiling.rows || p_.tiling.turned),
+          pitch_(lanes_in_vectors_ ? pitch_of(piece.lanes) : parts) {
+        if (pitch_ == piece.lanes * parts || !lanes_in_vectors_) return;
+        // Lanes of the last vector that are not there.
+        for (T* numbers : {w_.x, w_.before, w_.dy})
+            for (int64_t i = 0; i < tile_numbers<T>; ++i) numbers[i] = 0;
+        for (T* numbers : {w_.carry, w_.gradient, w_.product})
+            for (int64_t i = 0; i < 2 * numbers_lanes; ++i) numbers[i] = 0;
     }
 
     void forward(char* carry, char* marks, bool write) {
-        read(carry_, carry);
-        for (int64_t k = 0; k < q_.steps; k += most_) {
-            NumbersTile<T> t = tile(k);
-            if (marks != nullptr) save(carry_, marks + k / most_ * bytes());
-            get(t, p_.x, x_);
-            run_forward(t, x_);
-            if (write) put(t, x_);
-        }
-        save(carry_, carry);
+        read(w_.carry, carry, 0, q_.lanes);
+        for_tiles(false, [&](const Region& r) {
+            if (marks != nullptr) save(w_.carry, marks + mark(r), r.lane, r.lanes);
+            get(r, p_.x, w_.x);
+            run_forward(r, p_.exclusive, w_.x);
+            if (write) put(r, w_.x);
+        });
+        save(w_.carry, carry, 0, q_.lanes);
+        if (p_.stream_stores) stream_fence();
     }
 
     void backward(const char* marks, char* gradient, char* product) {
-        read(gradient_, gradient);
-        if (product != nullptr) read(product_, product);
-        for (int64_t k = (q_.steps - 1) / most_ * most_; k >= 0; k -= most_) {
-            NumbersTile<T> t = tile(k);
-            read(carry_, marks + k / most_ * bytes());
-            if (p_.x != nullptr) get(t, p_.x, x_);
+        read(w_.gradient, gradient, 0, q_.lanes);
+        if (product != nullptr)
+            read(w_.product, product, 0, q_.lanes);
+        else
+            for (int64_t i = 0; i < 2 * numbers_lanes; ++i) w_.product[i] = 0;
+        for_tiles(true, [&](const Region& r) {
+            read(w_.carry, marks + mark(r), r.lane, r.lanes);
+            if (p_.x != nullptr) get(r, p_.x, w_.x);
             if (p_.dy != nullptr)
-                get(t, p_.dy, dy_);
+                get(r, p_.dy, w_.dy);
             else
-                clear(dy_);
-            NumbersTile<T> again = t;
-            again.exclusive = true;
-            if (p_.x != nullptr) run_forward(again, before_);
-            run_backward(t);
-            if (p_.y != nullptr) put(t, dy_);
-        }
-        save(gradient_, gradient);
-        if (product != nullptr) save(product_, product);
+                for (int64_t i = 0; i < tile_numbers<T>; ++i) w_.dy[i] = 0;
+            if (p_.x != nullptr) run_forward(r, true, w_.before);
+            run_backward(r);
+            if (p_.y != nullptr) put(r, w_.dy);
+        });
+        save(w_.gradient, gradient, 0, q_.lanes);
+        if (product != nullptr) save(w_.product, product, 0, q_.lanes);
+        if (p_.stream_stores) stream_fence();
     }
 
   private:
-    static void clear(T* panel) {
-        for (int64_t i = 0; i < tile_numbers<T>; ++i) panel[i] = 0;
-    }
-    int64_t bytes() const { return q_.lanes * parts * static_cast<int64_t>(sizeof(T)); }
-    void read(T* to, const char* from) const { __builtin_memcpy(to, from, static_cast<size_t>(bytes())); }
-    void save(const T* from, char* to) const { __builtin_memcpy(to, from, static_cast<size_t>(bytes())); }
+    // Lanes [lane, lane + lanes) of the block and steps [first, first + steps) of the piece: a tile.
+    struct Region {
+        int64_t lane, lanes, first, steps;
+    };
 
-    NumbersTile<T> tile(int64_t k) {
-        const int64_t steps = most_ < q_.steps - k ? most_ : q_.steps - k;
-        at_ = q_.first + k;
-        return {x_, before_, dy_, steps, pitch_, q_.lanes, q_.start && k == 0, p_.exclusive};
+    static int64_t pitch_of(int64_t lanes) {
+        return (lanes * parts + Pack::numbers - 1) / Pack::numbers * Pack::numbers;
     }
+
+    // Rows that are not turned go one after the other, and short ones as many at once as a panel has room for.
+    template <typename Use>
+    void for_tiles(bool backward, Use use) {
+        const int64_t most = p_.tiling.steps, steps = q_.steps < most ? q_.steps : most;
+        const int64_t together = lanes_in_vectors_ ? q_.lanes : room / (steps > 0 ? steps : 1);
+        const int64_t tiles = (q_.steps + most - 1) / most;
+        for (int64_t lane = 0; lane < q_.lanes; lane += together)
+            for (int64_t i = 0; i < tiles; ++i) {
+                const int64_t first = (backward ? tiles - 1 - i : i) * most;
+                use(Region{lane, together < q_.lanes - lane ? together : q_.lanes - lane, first,
+                           most < q_.steps - first ? most : q_.steps - first});
+            }
+    }
+
+    static constexpr int64_t lane_bytes = parts * static_cast<int64_t>(sizeof(T));
+    // The place of the carries before a tile in `marks`.
+    int64_t mark(const Region& r) const { return (r.first / p_.tiling.steps * q_.lanes + r.lane) * lane_bytes; }
+    // The numbers of some lanes, of which a block has an array `all`.
+    static void read(T* all, const char* from, int64_t lane, int64_t lanes) {
+        __builtin_memcpy(all + lane * parts, from, static_cast<size_t>(lanes * lane_bytes));
+    }
+    static void save(const T* all, char* to, int64_t lane, int64_t lanes) {
+        __builtin_memcpy(to, all + lane * parts, static_cast<size_t>(lanes * lane_bytes));
+    }
+
     // Returns the offset of the tile's lowest time in the tensors, in bytes.
-    int64_t place(const NumbersTile<T>& t) const {
-        const int64_t time = p_.ascending ? q_.begin + at_ : q_.end - at_ - t.steps;
-        return (q_.base + time * p_.time_stride) * parts * bytes_of(p_.number);
+    int64_t place(const Region& r) const {
+        const int64_t time = p_.ascending ? q_.begin + q_.first + r.first : q_.end - q_.first - r.first - r.steps;
+        return (q_.base + time * p_.time_stride + r.lane * p_.lane_stride) * parts * bytes_of(p_.number);
     }
-    Rectangle rectangle(const NumbersTile<T>& t) const {
-        if (pitch_ == parts && t.lanes == 1) return {1, 0, t.steps, p_.time_stride * parts, parts};
-        return {t.steps, p_.time_stride * parts, t.lanes, p_.lane_stride * parts, parts};
+    Rectangle rectangle(const Region& r) const {
+        if (!p_.tiling.rows) return {r.steps, p_.time_stride * parts, r.lanes, p_.lane_stride * parts, parts};
+        if (p_.lane_stride == r.steps) return {1, 0, r.lanes * r.steps, parts, parts};
+        return {r.lanes, p_.lane_stride * parts, r.steps, parts, parts};
     }
-    void get(const NumbersTile<T>& t, const char* from, T* panel) const {
-        load_panel(panel, pitch_, p_.number, from + place(t), rectangle(t));
+    void get(const Region& r, const char* from, T* panel) {
+        if (!p_.tiling.rows) return load_panel(panel, pitch_, p_.number, from + place(r), rectangle(r));
+        T* const rows = p_.tiling.turned ? w_.turned : panel;
+        load_panel(rows, r.steps * parts, p_.number, from + place(r), rectangle(r));
+        if (p_.tiling.turned) turn(rows, r.steps, r.lanes, r.steps, panel, pitch_);
     }
-    void put(const NumbersTile<T>& t, const T* panel) const {
-        store_panel(panel, pitch_, p_.number, p_.y + place(t), rectangle(t));
+    void put(const Region& r, const T* panel) {
+        if (p_.tiling.turned) turn(panel, pitch_, r.steps, r.lanes, w_.turned, r.steps);
+        store_panel(p_.tiling.turned ? w_.turned : panel, p_.tiling.rows ? r.steps * parts : pitch_, p_.number,
+                    p_.y + place(r), rectangle(r), p_.stream_stores);
     }
 
-    void run_forward(const NumbersTile<T>& t, T* to) {
-        if constexpr (vector_steps)
-            if (t.lanes == 1)
-                return p_.ascending ? steps_forward<Op, false>(t, carry_, to) : steps_forward<Op, true>(t, carry_, to);
-        p_.ascending ? lanes_forward<Op, Pack, false>(t, carry_, to) : lanes_forward<Op, Pack, true>(t, carry_, to);
+    NumbersTile<T> tile(const Region& r, int64_t offset, bool exclusive) {
+        return {w_.x + offset, w_.before + offset,       w_.dy + offset, r.steps,
+                pitch_,        q_.start && r.first == 0, exclusive};
     }
-    void run_backward(const NumbersTile<T>& t) {
-        if constexpr (vector_steps)
-            if (t.lanes == 1)
-                return p_.ascending ? steps_backward<Op, true>(t, gradient_, product_)
-                                    : steps_backward<Op, false>(t, gradient_, product_);
-        p_.ascending ? lanes_backward<Op, Pack, false>(t, gradient_, product_)
-                     : lanes_backward<Op, Pack, true>(t, gradient_, product_);
+    // Calls use(tile, first number of its lanes) for all lanes of a panel at once or for one after the other.
+    template <typename Use>
+    void for_lanes(const Region& r, bool exclusive, Use use) {
+        if (lanes_in_vectors_) return use(tile(r, 0, exclusive), 0, 0);
+        for (int64_t i = 0; i < r.lanes; ++i)
+            use(tile(r, i * r.steps * parts, exclusive), (r.lane + i) * parts, i * r.steps * parts);
+    }
+
+    template <bool Mirror>
+    void one_forward(const NumbersTile<T>& t, T* carry, T* to) {
+        if (IsComplex || lanes_in_vectors_) return lanes_forward<Op, Pack, Mirror>(t, carry, to);
+        if constexpr (!IsComplex) {
+            if constexpr (is_long)
+                segments_forward<Op, Mirror>(t, carry, to, w_.turned);
+            else
+                steps_forward<Op, Mirror>(t, carry, to);
+        }
+    }
+    template <bool Mirror>
+    void one_backward(const NumbersTile<T>& t, T* gradient, T* product) {
+        if (IsComplex || lanes_in_vectors_) return lanes_backward<Op, Pack, Mirror>(t, gradient, product);
+        if constexpr (!IsComplex) steps_backward<Op, !Mirror>(t, gradient, product);
+    }
+    void run_forward(const Region& r, bool exclusive, T* to) {
+        for_lanes(r, exclusive, [&](const NumbersTile<T>& t, int64_t lane, int64_t offset) {
+            p_.ascending ? one_forward<false>(t, w_.carry + lane, to + offset)
+                         : one_forward<true>(t, w_.carry + lane, to + offset);
+        });
+    }
+    void run_backward(const Region& r) {
+        for_lanes(r, p_.exclusive, [&](const NumbersTile<T>& t, int64_t lane, int64_t) {
+            p_.ascending ? one_backward<false>(t, w_.gradient + lane, w_.product + lane)
+                         : one_backward<true>(t, w_.gradient + lane, w_.product + lane);
+        });
     }
 
     const NumbersCall& p_;
     const OperatorPiece& q_;
-    int64_t pitch_, most_, at_ = 0;
-    T *x_, *before_, *dy_, *carry_, *gradient_, *product_;  // point into Work
+    Work& w_;
+    bool lanes_in_vectors_;
+    int64_t pitch_;
 };
 
 template <typename Op, typename T, bool IsComplex>
@@ -312,7 +433,7 @@ NumbersKernels numbers_of() {
     using Walk = NumbersWalk<Op, T, IsComplex>;
     NumbersKernels k{};
     k.vector_bytes = vector_bytes;
-    k.tile_steps = Walk::tile_steps;
+    k.tiling = Walk::tiling;
     k.work_bytes = sizeof(typename Walk::Work);
     k.fold = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* work) {
         Walk(c, p, work).forward(carry, nullptr, false);
