@@ -19,10 +19,19 @@ NumbersKernels kernels_for(Isa isa, const OperatorProblem& p) {
     return FLASHSCAN_OF_ISA(isa, numbers_kernels(kind, number, is_complex(p.dtype)));
 }
 
+// Rows whose steps are adjacent are channels of one row, unless the bits must not depend on how many there are.
+OperatorProblem in_one_row(OperatorProblem p, bool batch_invariant) {
+    if (p.packed() || batch_invariant || (p.layout == Layout::btc && p.channels != 1)) return p;
+    p.layout = Layout::bct;
+    p.channels = p.batch * p.channels;
+    p.batch = 1;
+    return p;
+}
+
 class Numbers final : public OperatorKernel {
   public:
     Numbers(const OperatorProblem& problem, const Options& options, Isa isa, const NumbersKernels& kernels)
-        : p_(problem),
+        : p_(in_one_row(problem, options.batch_invariant)),
           isa_(isa),
           threads_(thread_count(options.threads)),
           state_(state_dtype(p_.dtype)),

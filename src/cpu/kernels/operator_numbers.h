@@ -34,14 +34,24 @@ inline constexpr int64_t tile_numbers = 16384 / static_cast<int64_t>(sizeof(T));
 template <typename T>
 using LanesOf = std::conditional_t<is_integer<T>, Integers<T>, Lanes<T>>;
 
+// The form that numbers of the arithmetic have in panels.
+template <typename T>
+using OwnForm = std::conditional_t<is_integer<T>, AsInteger<T>, std::conditional_t<sizeof(T) == 8, AsF64, AsF32>>;
+
 // RealPack and ComplexPack say what the walk over lanes computes with at once: a vector of reals, or one complex
-// number.
+// number. `streamed` stores go past the caches.
 template <typename T>
 struct RealPack {
     using Type = LanesOf<T>;
     static constexpr int64_t numbers = Simd<T>::width;
-    static FLASHSCAN_INLINE Type get(const T* p) { return Type(load(p)); }
-    static FLASHSCAN_INLINE void put(T* p, Type v) { store<T>(p, v.v); }
+    template <typename Number>
+    static FLASHSCAN_INLINE Type get(const Number* p) {
+        return Type(widen(p));
+    }
+    template <typename Number>
+    static FLASHSCAN_INLINE void put(Number* p, Type v, bool streamed = false) {
+        streamed ? narrow_streamed(p, v.v) : narrow(p, v.v);
+    }
     static FLASHSCAN_INLINE Type of(T x) { return Type(x); }
 };
 template <typename T>
@@ -49,38 +59,49 @@ struct ComplexPack {
     using Type = Complex<T>;
     static constexpr int64_t numbers = 2;
     static FLASHSCAN_INLINE Type get(const T* p) { return {p[0], p[1]}; }
-    static FLASHSCAN_INLINE void put(T* p, Type v) { p[0] = v.re, p[1] = v.im; }
+    static FLASHSCAN_INLINE void put(T* p, Type v, bool = false) { p[0] = v.re, p[1] = v.im; }
     static FLASHSCAN_INLINE Type of(T x) { return {x, T(0)}; }
 };
 
-// A tile in panels of steps x pitch numbers, lowest time first.
-template <typename T>
-struct NumbersTile {
-    T *x, *before, *dy;  // dy is overwritten by dx
-    int64_t steps, pitch;
-    bool start;
-    bool exclusive;
+// What forward of a tile reads and writes, in memory or in panels: `steps` steps, lowest time first, whose first
+// numbers are `pitch` apart and which have `numbers` adjacent numbers each. `ahead` is how far on x is prefetched.
+template <typename Form>
+struct ForwardTile {
+    using Type = typename Form::Type;
+    const Type* x;
+    Type* y;
+    int64_t steps, pitch, numbers, ahead;
+    bool start, exclusive, streamed;
 };
 
-// Forward of a tile of several lanes. Replaces `carry`, which has pitch numbers, and with Write writes the outputs to
-// `to`. Lanes are the inner loop, so that the dependent operations of many chains overlap.
-template <typename Op, typename Pack, bool Mirror, bool Write = true, typename T>
-void lanes_forward(const NumbersTile<T>& t, T* carry, T* to) {
+// A tile of backward in panels of steps x pitch numbers, lowest time first.
+template <typename T>
+struct BackwardTile {
+    T *x, *before, *dy;  // dy is overwritten by dx
+    int64_t steps, pitch;
+    bool start, exclusive;
+};
+
+// Forward of a tile of several lanes. Replaces `carry`, which has a number for each of a step, and with Write writes y.
+// Lanes are the inner loop, so that the dependent operations of many chains overlap.
+template <typename Op, typename Pack, bool Mirror, bool Write, typename Form, typename T>
+void lanes_forward(const ForwardTile<Form>& t, T* carry) {
     int64_t s = 0;
     if (t.start) {
         const int64_t at = Mirror ? (t.steps - 1) * t.pitch : 0;
-        for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
+        for (int64_t v = 0; v < t.numbers; v += Pack::numbers) {
             const auto x = Pack::get(t.x + at + v);
-            if constexpr (Write) Pack::put(to + at + v, t.exclusive ? Pack::of(Op::template identity<T>()) : x);
+            if constexpr (Write) Pack::put(t.y + at + v, t.exclusive ? Pack::of(Op::template identity<T>()) : x);
             Pack::put(carry + v, x);
         }
         s = 1;
     }
     for (; s < t.steps; ++s) {
         const int64_t at = (Mirror ? t.steps - 1 - s : s) * t.pitch;
-        for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
+        for (int64_t v = 0; v < t.numbers; v += Pack::numbers) {
+            prefetch(t.x + at + v + t.ahead);
             const auto before = Pack::get(carry + v), c = Op::combine(before, Pack::get(t.x + at + v));
-            if constexpr (Write) Pack::put(to + at + v, t.exclusive ? before : c);
+            if constexpr (Write) Pack::put(t.y + at + v, t.exclusive ? before : c, t.streamed);
             Pack::put(carry + v, c);
         }
     }
@@ -88,7 +109,7 @@ void lanes_forward(const NumbersTile<T>& t, T* carry, T* to) {
 
 // Backward of a tile of several lanes. Reads y[t-1] from t.before; dx replaces dy.
 template <typename Op, typename Pack, bool Mirror, typename T>
-void lanes_backward(const NumbersTile<T>& t, T* gradient, T* product) {
+void lanes_backward(const BackwardTile<T>& t, T* gradient, T* product) {
     for (int64_t s = t.steps - 1; s >= 0; --s) {
         const int64_t at = (Mirror ? t.steps - 1 - s : s) * t.pitch;
         const bool alone = s == 0 && t.start;
@@ -106,11 +127,22 @@ void lanes_backward(const NumbersTile<T>& t, T* gradient, T* product) {
     }
 }
 
+template <typename Op>
+concept IsLong = requires {
+    Op::is_long;
+};
+
+// The identity as carry: -0 is used for 0, so that adding it keeps the sign of a zero.
+template <typename Op, typename T>
+FLASHSCAN_INLINE T nothing() {
+    constexpr T identity = Op::template identity<T>();
+    return identity == 0 ? T(-0.0) : identity;
+}
+
 template <typename Op, bool Mirror, typename T>
 FLASHSCAN_INLINE LanesOf<T> scan_steps(LanesOf<T> v) {
     constexpr int width = Simd<T>::width;
-    // -0 is used for 0, so that adding it keeps the sign of a zero.
-    const Vec<T> none = splat<T>(Op::template identity<T>() == 0 ? T(-0.0) : Op::template identity<T>());
+    const Vec<T> none = splat<T>(nothing<Op, T>());
     using L = LanesOf<T>;
     v = Op::combine(L(shift<1, Mirror, T>(v.v, none)), v);
     if constexpr (width > 2) v = Op::combine(L(shift<2, Mirror, T>(v.v, none)), v);
@@ -121,32 +153,39 @@ FLASHSCAN_INLINE LanesOf<T> scan_steps(LanesOf<T> v) {
     return v;
 }
 
-// Forward of a tile of one lane.
-template <typename Op, bool Mirror, typename T>
-void steps_forward(const NumbersTile<T>& t, T* carry_at, T* to) {
+// Calls walk() where nothing is before the tile's first step: from the identity, which is exact for all but the sign of a
+// zero in operators of many instructions, and 0 for the step before where the carry was -0. Those are written once more,
+// which costs much after a store past the caches.
+template <typename Op, bool Mirror, bool Write, typename Form, typename T, typename Walk>
+FLASHSCAN_INLINE void from_nothing(const ForwardTile<Form>& t, T* carry, Walk walk) {
+    const int64_t first = Mirror ? t.steps - 1 : 0;
+    const auto x = t.x[first];
+    *carry = nothing<Op, T>();
+    walk();
+    if constexpr (Write)
+        if (t.exclusive || IsLong<Op>) t.y[first] = t.exclusive ? Form::put(Op::template identity<T>()) : x;
+}
+
+// Forward of a tile of one lane, whose carry is there.
+template <typename Op, bool Mirror, bool Write, typename Form, typename T>
+FLASHSCAN_INLINE void steps_forward(const ForwardTile<Form>& t, T* carry_at) {
     using L = LanesOf<T>;
     constexpr int width = Simd<T>::width, last = Mirror ? 0 : width - 1;
-    T carry = *carry_at;
+    Vec<T> c = splat<T>(*carry_at);
     int64_t i = 0;
-    if (t.start && t.steps > 0) {
-        const int64_t j = Mirror ? t.steps - 1 : 0;
-        carry = t.x[j];
-        to[j] = t.exclusive ? Op::template identity<T>() : carry;
-        i = 1;
-    }
-    Vec<T> c = splat<T>(carry);
     for (; i + width <= t.steps; i += width) {
         const int64_t j = Mirror ? t.steps - width - i : i;
-        const L y = Op::combine(L(c), scan_steps<Op, Mirror, T>(L(load(t.x + j))));
-        store<T>(to + j, t.exclusive ? shift<1, Mirror, T>(y.v, c) : y.v);
+        prefetch(t.x + j + t.ahead);
+        const L y = Op::combine(L(c), scan_steps<Op, Mirror, T>(L(widen(t.x + j))));
+        if constexpr (Write) RealPack<T>::put(t.y + j, t.exclusive ? L(shift<1, Mirror, T>(y.v, c)) : y, t.streamed);
         c = pick<last, T>(y.v);
     }
-    carry = c[0];
+    T carry = c[0];
     for (; i < t.steps; ++i) {
         const int64_t j = Mirror ? t.steps - 1 - i : i;
-        const T x = t.x[j], before = carry;
-        carry = Op::combine(carry, x);
-        to[j] = t.exclusive ? before : carry;
+        const T before = carry;
+        carry = Op::combine(carry, Form::get(t.x[j]));
+        if constexpr (Write) t.y[j] = Form::put(t.exclusive ? before : carry);
     }
     *carry_at = carry;
 }
@@ -172,48 +211,36 @@ void turn(const T* from, int64_t from_pitch, int64_t rows, int64_t columns, T* t
         }
 }
 
-template <typename Op>
-concept IsLong = requires {
-    Op::is_long;
-};
-
-// The same as steps_forward, by segments of steps. `turned` has room for a tile.
-template <typename Op, bool Mirror, typename T>
-void segments_forward(const NumbersTile<T>& t, T* carry, T* to, T* turned) {
+// The same, by segments of steps. `turned` has room for a tile.
+template <typename Op, bool Mirror, typename Form, typename T>
+void segments_forward(const ForwardTile<Form>& t, T* carry, T* turned) {
     constexpr int64_t width = Simd<T>::width;
-    const int64_t first = Mirror ? t.steps - 1 : 0;
-    const T x = t.x[first];
-    if (t.start) *carry = Op::template identity<T>();
-    int64_t done = 0;
+    ForwardTile<Form> rest = t;
     // Segments are whole squares of the transposition.
     for (int64_t lanes = 4 * width; lanes >= width; lanes /= 2) {
-        const int64_t steps = (t.steps - done) / lanes / width * width;
+        const int64_t steps = rest.steps / lanes / width * width;
         if (steps == 0) continue;
-        const int64_t at = Mirror ? t.steps - done - lanes * steps : done;
-        turn(t.x + at, steps, lanes, steps, turned, lanes);
+        rest.steps -= lanes * steps;
+        const int64_t at = Mirror ? rest.steps : 0;
+        turn(rest.x + at, steps, lanes, steps, turned, lanes);
         alignas(64) T carries[size_t(4 * width)];
-        using Tile = NumbersTile<T>;
-        lanes_forward<Op, RealPack<T>, Mirror, false>(Tile{turned, nullptr, nullptr, steps, lanes, true, false},
-                                                      carries, turned);
-        steps_forward<Op, Mirror>(Tile{carries, nullptr, nullptr, lanes, 1, false, true}, carry, carries);
-        lanes_forward<Op, RealPack<T>, Mirror>(Tile{turned, nullptr, nullptr, steps, lanes, false, t.exclusive},
-                                               carries, turned);
+        ForwardTile<Form> totals{carries, carries, lanes, 1, 1, 0, false, true, false};
+        ForwardTile<Form> segments{turned, turned, steps, lanes, lanes, 0, true, t.exclusive, false};
+        lanes_forward<Op, RealPack<T>, Mirror, false>(segments, carries);
+        steps_forward<Op, Mirror, true>(totals, carry);
+        segments.start = false;
+        lanes_forward<Op, RealPack<T>, Mirror, true>(segments, carries);
         *carry = carries[Mirror ? 0 : lanes - 1];  // the last output, bit for bit
-        turn(turned, lanes, steps, lanes, to + at, steps);
-        done += lanes * steps;
+        turn(turned, lanes, steps, lanes, rest.y + at, steps);
+        if (!Mirror) rest.x += lanes * steps, rest.y += lanes * steps;
     }
-    NumbersTile<T> rest = t;
-    rest.steps -= done;
-    rest.start = t.start && done == 0;
-    if (!Mirror) rest.x += done;
-    steps_forward<Op, Mirror>(rest, carry, Mirror ? to : to + done);
-    if (t.start && !t.exclusive) to[first] = x;  // also where it is -0
+    steps_forward<Op, Mirror, true>(rest, carry);
 }
 
 // Backward of the one step at place j of the panels. g is the gradient and p the product of the left slopes. `alone`
 // says that nothing comes before the step.
 template <typename Op, typename T>
-FLASHSCAN_INLINE void step_backward(const NumbersTile<T>& t, int64_t j, bool alone, T& g, T& p) {
+FLASHSCAN_INLINE void step_backward(const BackwardTile<T>& t, int64_t j, bool alone, T& g, T& p) {
     const T l = t.before[j], x = t.x[j], dy = t.dy[j];
     if (!t.exclusive) g += dy;
     t.dy[j] = alone ? g : Op::right_slope(l, x) * g;
@@ -226,7 +253,7 @@ FLASHSCAN_INLINE void step_backward(const NumbersTile<T>& t, int64_t j, bool alo
 // Backward of a tile of one lane. Steps i are counted in the order of backward, and Mirror says that this order
 // descends.
 template <typename Op, bool Mirror, typename T>
-void steps_backward(const NumbersTile<T>& t, T* gradient, T* product) {
+void steps_backward(const BackwardTile<T>& t, T* gradient, T* product) {
     constexpr int width = Simd<T>::width, last = Mirror ? 0 : width - 1;
     T g = *gradient, p = *product;
     const int64_t whole = t.start ? t.steps - 1 : t.steps;
@@ -290,13 +317,15 @@ class NumbersWalk {
             for (int64_t i = 0; i < 2 * numbers_lanes; ++i) numbers[i] = 0;
     }
 
-    void forward(char* carry, char* marks, bool write) {
+    template <bool Write>
+    void forward(char* carry, char* marks) {
         read(w_.carry, carry, 0, q_.lanes);
         for_tiles(false, [&](const Region& r) {
             if (marks != nullptr) save(w_.carry, marks + mark(r), r.lane, r.lanes);
+            if (forward_in_place<Write>(r)) return;
             get(r, p_.x, w_.x);
             run_forward(r, p_.exclusive, w_.x);
-            if (write) put(r, w_.x);
+            if (Write) put(r, w_.x);
         });
         save(w_.carry, carry, 0, q_.lanes);
         if (p_.stream_stores) stream_fence();
@@ -381,43 +410,88 @@ class NumbersWalk {
                     p_.y + place(r), rectangle(r), p_.stream_stores);
     }
 
-    NumbersTile<T> tile(const Region& r, int64_t offset, bool exclusive) {
-        return {w_.x + offset, w_.before + offset,       w_.dy + offset, r.steps,
-                pitch_,        q_.start && r.first == 0, exclusive};
-    }
-    // Calls use(tile, first number of its lanes) for all lanes of a panel at once or for one after the other.
+    // Calls use(offset, lane) with the place of a tile in the panels and its first lane: once for all lanes of a
+    // region, or for one lane after the other.
     template <typename Use>
-    void for_lanes(const Region& r, bool exclusive, Use use) {
-        if (lanes_in_vectors_) return use(tile(r, 0, exclusive), 0, 0);
-        for (int64_t i = 0; i < r.lanes; ++i)
-            use(tile(r, i * r.steps * parts, exclusive), (r.lane + i) * parts, i * r.steps * parts);
+    void for_lanes(const Region& r, int64_t lane_stride, Use use) {
+        if (lanes_in_vectors_) return use(0, 0);
+        for (int64_t i = 0; i < r.lanes; ++i) use(i * lane_stride * parts, r.lane + i);
+    }
+    bool starts(const Region& r) const { return q_.start && r.first == 0; }
+
+    template <bool Mirror, bool Write, typename Form>
+    void one_forward(const ForwardTile<Form>& t, T* carry) {
+        if (IsComplex || lanes_in_vectors_) return lanes_forward<Op, Pack, Mirror, Write>(t, carry);
+        if constexpr (!IsComplex) {
+            const auto walk = [&] {
+                if constexpr (is_long && std::is_same_v<Form, OwnForm<T>>)
+                    segments_forward<Op, Mirror>(t, carry, w_.turned);
+                else
+                    steps_forward<Op, Mirror, Write>(t, carry);
+            };
+            t.start ? from_nothing<Op, Mirror, Write>(t, carry, walk) : walk();
+        }
+    }
+    template <bool Write, typename Form>
+    void forward_lanes(const Region& r, int64_t lane_stride, const ForwardTile<Form>& first) {
+        for_lanes(r, lane_stride, [&](int64_t offset, int64_t lane) {
+            ForwardTile<Form> t = first;
+            t.x += offset, t.y += offset;
+            T* const carry = w_.carry + lane * parts;
+            p_.ascending ? one_forward<false, Write>(t, carry) : one_forward<true, Write>(t, carry);
+        });
+    }
+    void run_forward(const Region& r, bool exclusive, T* to) {
+        forward_lanes<true>(r, r.steps,
+                            ForwardTile<OwnForm<T>>{w_.x, to, r.steps, pitch_, pitch_, 0, starts(r), exclusive, false});
+    }
+    // Computes a tile where it lies, if it can; false otherwise. Stores past the caches have to be aligned there; those
+    // from panels go to any address.
+    template <bool Write>
+    bool forward_in_place(const Region& r) {
+        if (p_.tiling.rows ? is_long : pitch_ != q_.lanes * parts) return false;
+        bool done = false;
+        with_number<T>(p_.number, [&](auto form) {
+            if constexpr (!IsComplex || std::is_same_v<decltype(form), OwnForm<T>>)
+                done = forward_in_form<Write, decltype(form)>(r);
+        });
+        return done;
+    }
+    template <bool Write, typename Form>
+    bool forward_in_form(const Region& r) {
+        using Memory = typename Form::Type;
+        constexpr int64_t size = sizeof(Memory), vector = size * Simd<T>::width;
+        const bool rows = p_.tiling.rows;
+        ForwardTile<Form> t{};
+        t.x = reinterpret_cast<const Memory*>(p_.x + place(r));
+        t.y = Write ? reinterpret_cast<Memory*>(p_.y + place(r)) : nullptr;
+        t.steps = r.steps;
+        t.pitch = rows ? parts : p_.time_stride * parts;
+        t.numbers = rows ? parts : pitch_;
+        t.ahead = (rows ? 2048 / size : (1 + 4096 / (pitch_ * size)) * t.pitch) * (p_.ascending ? 1 : -1);
+        t.start = starts(r);
+        t.exclusive = p_.exclusive;
+        t.streamed = Write && p_.stream_stores;
+        const int64_t stride = (rows ? p_.lane_stride * parts : t.pitch) * size;
+        const auto* const edge = t.y + (rows && !p_.ascending ? r.steps : 0);  // where the first vector begins or ends
+        if (t.streamed && (IsComplex || (rows && t.start && t.exclusive) ||
+                           reinterpret_cast<uintptr_t>(edge) % vector != 0 || stride % vector != 0))
+            return false;
+        forward_lanes<Write>(r, p_.lane_stride, t);
+        return true;
     }
 
     template <bool Mirror>
-    void one_forward(const NumbersTile<T>& t, T* carry, T* to) {
-        if (IsComplex || lanes_in_vectors_) return lanes_forward<Op, Pack, Mirror>(t, carry, to);
-        if constexpr (!IsComplex) {
-            if constexpr (is_long)
-                segments_forward<Op, Mirror>(t, carry, to, w_.turned);
-            else
-                steps_forward<Op, Mirror>(t, carry, to);
-        }
-    }
-    template <bool Mirror>
-    void one_backward(const NumbersTile<T>& t, T* gradient, T* product) {
+    void one_backward(const BackwardTile<T>& t, T* gradient, T* product) {
         if (IsComplex || lanes_in_vectors_) return lanes_backward<Op, Pack, Mirror>(t, gradient, product);
         if constexpr (!IsComplex) steps_backward<Op, !Mirror>(t, gradient, product);
     }
-    void run_forward(const Region& r, bool exclusive, T* to) {
-        for_lanes(r, exclusive, [&](const NumbersTile<T>& t, int64_t lane, int64_t offset) {
-            p_.ascending ? one_forward<false>(t, w_.carry + lane, to + offset)
-                         : one_forward<true>(t, w_.carry + lane, to + offset);
-        });
-    }
     void run_backward(const Region& r) {
-        for_lanes(r, p_.exclusive, [&](const NumbersTile<T>& t, int64_t lane, int64_t) {
-            p_.ascending ? one_backward<false>(t, w_.gradient + lane, w_.product + lane)
-                         : one_backward<true>(t, w_.gradient + lane, w_.product + lane);
+        for_lanes(r, r.steps, [&](int64_t offset, int64_t lane) {
+            const BackwardTile<T> t{w_.x + offset, w_.before + offset, w_.dy + offset, r.steps,
+                                    pitch_,        starts(r),          p_.exclusive};
+            T *const gradient = w_.gradient + lane * parts, *const product = w_.product + lane * parts;
+            p_.ascending ? one_backward<false>(t, gradient, product) : one_backward<true>(t, gradient, product);
         });
     }
 
@@ -436,10 +510,10 @@ NumbersKernels numbers_of() {
     k.tiling = Walk::tiling;
     k.work_bytes = sizeof(typename Walk::Work);
     k.fold = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* work) {
-        Walk(c, p, work).forward(carry, nullptr, false);
+        Walk(c, p, work).template forward<false>(carry, nullptr);
     };
     k.scan = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* work) {
-        Walk(c, p, work).forward(carry, nullptr, true);
+        Walk(c, p, work).template forward<true>(carry, nullptr);
     };
     k.join = [](int64_t numbers, const char* carry, const char* total, char* next) {
         using One = std::conditional_t<IsComplex, Complex<T>, T>;
@@ -448,7 +522,7 @@ NumbersKernels numbers_of() {
     };
     if constexpr (!is_integer<T>) {
         k.mark = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* marks, char* work) {
-            Walk(c, p, work).forward(carry, marks, false);
+            Walk(c, p, work).template forward<false>(carry, marks);
         };
         k.backward = [](const NumbersCall& c, const OperatorPiece& p, const char* marks, char* gradient, char* product,
                         char* work) { Walk(c, p, work).backward(marks, gradient, product); };
