@@ -75,6 +75,19 @@ TEST(OperatorThreads, LeaveEveryBit) {
     }
 }
 
+// Also where outputs are so large that they are written past the caches.
+TEST(OperatorAddresses, OnTheCpuLeaveEveryBit) {
+    for (const char* numbers :
+         {"add f32 c1024 t1300 b2", "add f32 c1024 t1300 b2 BCT", "mul f32 c65000 t41 b1 BCT reverse",
+          "add bf16 c3 t901 b3 BCT exclusive", "logaddexp f64 c2 t3001 b1", "max f32 c48 t300 b2"}) {
+        OperatorProblem p = operator_problem_of(std::string("operator fwd state-out ") + numbers);
+        const OperatorData data = make_data(p);
+        const OperatorOutcome aligned = must_run(p, data);
+        p.misaligned = true;
+        EXPECT_TRUE(must_run(p, data).bits == aligned.bits) << numbers;
+    }
+}
+
 TEST_P(OperatorBits, OfOneSequenceDoNotDependOnTheBatchWhereAsked) {
     for (const std::string& line : lines()) {
         OperatorProblem p = operator_problem_of("fwd " + line + " invariant");

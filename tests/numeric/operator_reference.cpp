@@ -84,6 +84,7 @@ std::vector<OperatorProblem> ties() {
     return problems;
 }
 
+std::vector<Target> cpu_targets() { return on_backend(FLASHSCAN_BACKEND_CPU, operator_kernel_targets()); }
 std::vector<Target> gpu_targets() { return on_backend(FLASHSCAN_BACKEND_CUDA, operator_kernel_targets()); }
 
 // Many rows of numbers and few long ones, which have kernels of their own on a GPU: several chunks of time, rows that
@@ -240,6 +241,24 @@ std::vector<OperatorProblem> cuts() {
     return problems;
 }
 
+// Rows that share a tile, tiles with lanes that are not there, several tiles of a row, and segments of a row.
+std::vector<OperatorProblem> tiles() {
+    std::vector<OperatorProblem> problems;
+    size_t i = 0;
+    for (const char* numbers : {"logaddexp f32", "logaddexp f64", "logaddexp bf16", "add f32", "max f16", "mul f64",
+                                "add c64", "xor i32", "add u8"})
+        for (const char* rest :
+             {"b3 t5 c700 BCT", "b2 t300 c40 BCT reverse state-in", "b1 t7001 c1 state-in", "b2 t1500 c1 reverse",
+              "b1 t3000 c70 BCT sequences9", "b1 t900 c5 BCT sequences4 state-in reverse", "b400 t33 c1",
+              "b3 t260 c33 reverse", "b2 t140 c320 state-in", "b2 t500 c8 BCT invariant"}) {
+            const int32_t dtype = operator_problem_of(numbers).dtype;
+            problems.push_back(operator_problem_of(
+                fmt::format("{}{} {} {} state-out seed{}", pass(dtype), numbers, modes[i % 3], rest, i + 1)));
+            ++i;
+        }
+    return problems;
+}
+
 // The oracle is checked against itself only for what it writes and how often.
 INSTANTIATE_TEST_SUITE_P(OperatorLengths, OperatorCases, testing::ValuesIn(cases_on(operator_targets(), lengths())),
                          name_of_operator_case);
@@ -254,6 +273,9 @@ INSTANTIATE_TEST_SUITE_P(OperatorDims, OperatorCases, testing::ValuesIn(cases_on
 INSTANTIATE_TEST_SUITE_P(OperatorHalves, OperatorCases,
                          testing::ValuesIn(cases_on(operator_kernel_targets(), halves())), name_of_operator_case);
 INSTANTIATE_TEST_SUITE_P(OperatorCuts, OperatorCases, testing::ValuesIn(cases_on(operator_kernel_targets(), cuts())),
+                         name_of_operator_case);
+
+INSTANTIATE_TEST_SUITE_P(OperatorTiles, OperatorCases, testing::ValuesIn(cases_on(cpu_targets(), tiles())),
                          name_of_operator_case);
 
 INSTANTIATE_TEST_SUITE_P(HeavyOperatorDims, OperatorCases,
