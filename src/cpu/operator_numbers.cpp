@@ -7,7 +7,6 @@
 #include "cpu/number.h"
 #include "cpu/operator.h"
 #include "cpu/operator_elements.h"
-#include "cpu/operator_indices.h"
 #include "cpu/stream_stores.h"
 
 namespace flashscan::cpu {
@@ -57,7 +56,7 @@ class Numbers final : public OperatorKernel {
         auto* scratch = static_cast<char*>(b.scratch);
         const std::vector<ChainPiece> pieces = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, lanes_, cut_);
         if (b.index != nullptr)
-            find_indices(p_, b, threads_);  // after all that allocates, before OUTPUT takes INPUT's place
+            find_indices(b);  // after all that allocates, before OUTPUT takes INPUT's place
         NumbersCall call = common();
         call.x = static_cast<const char*>(b.input);
         call.y = static_cast<char*>(b.output);
@@ -144,6 +143,29 @@ class Numbers final : public OperatorKernel {
         call.exclusive = p_.mode == OperatorMode::exclusive;
         call.tiling = tiling_;
         return call;
+    }
+
+    // Sequences are not cut in time here.
+    void find_indices(const OperatorBuffers& b) const {
+        const auto steps = p_.steps();
+        const std::vector<ChainPiece> whole = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, lanes_, 0);
+        auto* const index = static_cast<int64_t*>(b.index);
+        IndexCall call{};
+        call.x = static_cast<const char*>(b.input);
+        call.index = p_.is_reduction() ? nullptr : index;
+        call.number = number_of(p_.dtype);
+        call.time_stride = steps.time;
+        call.lane_stride = steps.channels;
+        call.rows = tiling_.rows;
+        call.ascending = p_.direction == Direction::forward;
+        call.exclusive = p_.mode == OperatorMode::exclusive;
+        call.stream_stores = streams_outputs(p_.batch * p_.time * p_.channels * int64_t{sizeof(int64_t)});
+        for_each(threads_, static_cast<int64_t>(whole.size()), [&](int64_t k, int64_t) {
+            const ChainPiece& piece = whole[static_cast<size_t>(k)];
+            const auto* const state = static_cast<const char*>(b.state_in);
+            kernels_.indices(call, piece.at, state == nullptr ? nullptr : state + piece.state * number_bytes(),
+                             p_.is_reduction() ? index + piece.state : nullptr);
+        });
     }
 
     template <typename Carry>

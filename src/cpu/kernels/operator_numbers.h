@@ -24,6 +24,7 @@
 #include "cpu/kernels/lanes.h"
 #include "cpu/kernels/linear_rows.h"
 #include "cpu/kernels/operator.h"
+#include "cpu/kernels/operator_indices.h"
 #include "math/operators.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
@@ -520,6 +521,10 @@ NumbersKernels numbers_of() {
         const auto *l = reinterpret_cast<const One*>(carry), *r = reinterpret_cast<const One*>(total);
         for (int64_t i = 0; i < numbers / Walk::parts; ++i) reinterpret_cast<One*>(next)[i] = Op::combine(l[i], r[i]);
     };
+    if constexpr (requires { Op::chooses; } && !IsComplex)
+        k.indices = [](const IndexCall& c, const OperatorPiece& p, const char* state, int64_t* last) {
+            Indices<Op, T>(c, p).find(state, last);
+        };
     if constexpr (!is_integer<T>) {
         k.mark = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* marks, char* work) {
             Walk(c, p, work).template forward<false>(carry, marks);
