@@ -55,8 +55,7 @@ class Numbers final : public OperatorKernel {
         const Scratch at = layout(Pass::forward);
         auto* scratch = static_cast<char*>(b.scratch);
         const std::vector<ChainPiece> pieces = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, lanes_, cut_);
-        if (b.index != nullptr)
-            find_indices(b);  // after all that allocates, before OUTPUT takes INPUT's place
+        if (b.index != nullptr) find_indices(b);  // after all that allocates, before OUTPUT takes INPUT's place
         NumbersCall call = common();
         call.x = static_cast<const char*>(b.input);
         call.y = static_cast<char*>(b.output);

@@ -18,9 +18,9 @@
 
 namespace flashscan {
 
-// log(1 + x) for 0 <= x <= 1.
-FLASHSCAN_HD float log1p_of_fraction(float x) { return log1p_of(x); }
-FLASHSCAN_HD double log1p_of_fraction(double x) { return log1p_of(x); }
+// log(1 + exp(x)) for x <= 0.
+FLASHSCAN_HD float log1p_of_exp(float x) { return log1p_of(exp_of(x)); }
+FLASHSCAN_HD double log1p_of_exp(double x) { return log1p_of(exp_of(x)); }
 
 namespace combine {
 
@@ -171,7 +171,7 @@ struct LogAddExp {
     template <typename T>
     FLASHSCAN_HD static T combine(T l, T r) {
         const T d = difference(l, r);
-        return select(l < r, r, l) + log1p_of_fraction(exp_of(select(d > T(0), -d, d)));
+        return select(l < r, r, l) + log1p_of_exp(select(d > T(0), -d, d));
     }
     template <typename T>
     FLASHSCAN_HD static T left_slope(T l, T r) {

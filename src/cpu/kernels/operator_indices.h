@@ -59,9 +59,7 @@ class Indices {
     const typename Form::Type* input(int64_t time, int64_t lane) const {
         return reinterpret_cast<const typename Form::Type*>(p_.x) + place(time, lane);
     }
-    int64_t place(int64_t time, int64_t lane) const {
-        return q_.base + time * p_.time_stride + lane * p_.lane_stride;
-    }
+    int64_t place(int64_t time, int64_t lane) const { return q_.base + time * p_.time_stride + lane * p_.lane_stride; }
     // Writes indices of `n` adjacent elements, the first of them at `at`.
     void put(int64_t at, const int64_t* from, int64_t n) const {
         if (p_.index != nullptr) narrow_row(AsInteger<int64_t>{}, p_.index + at, from, n, p_.stream_stores);

@@ -213,29 +213,32 @@ void turn(const T* from, int64_t from_pitch, int64_t rows, int64_t columns, T* t
 }
 
 // The same, by segments of steps. `turned` has room for a tile.
-template <typename Op, bool Mirror, typename Form, typename T>
+template <typename Op, bool Mirror, bool Write, typename Form, typename T>
 void segments_forward(const ForwardTile<Form>& t, T* carry, T* turned) {
     constexpr int64_t width = Simd<T>::width;
     ForwardTile<Form> rest = t;
     // Segments are whole squares of the transposition.
-    for (int64_t lanes = 4 * width; lanes >= width; lanes /= 2) {
+    for (int64_t lanes = 8 * width; lanes >= width; lanes /= 2) {
         const int64_t steps = rest.steps / lanes / width * width;
         if (steps == 0) continue;
         rest.steps -= lanes * steps;
         const int64_t at = Mirror ? rest.steps : 0;
         turn(rest.x + at, steps, lanes, steps, turned, lanes);
-        alignas(64) T carries[size_t(4 * width)];
+        alignas(64) T carries[size_t(8 * width)];
         ForwardTile<Form> totals{carries, carries, lanes, 1, 1, 0, false, true, false};
         ForwardTile<Form> segments{turned, turned, steps, lanes, lanes, 0, true, t.exclusive, false};
         lanes_forward<Op, RealPack<T>, Mirror, false>(segments, carries);
         steps_forward<Op, Mirror, true>(totals, carry);
         segments.start = false;
-        lanes_forward<Op, RealPack<T>, Mirror, true>(segments, carries);
-        *carry = carries[Mirror ? 0 : lanes - 1];  // the last output, bit for bit
-        turn(turned, lanes, steps, lanes, rest.y + at, steps);
+        // The carry is the last output, bit for bit, for which the last segments are enough.
+        const int64_t first = Write || Mirror ? 0 : lanes - width;
+        if (!Write) segments.x += first, segments.numbers = width;
+        lanes_forward<Op, RealPack<T>, Mirror, Write>(segments, carries + first);
+        *carry = carries[Mirror ? 0 : lanes - 1];
+        if constexpr (Write) turn(turned, lanes, steps, lanes, rest.y + at, steps);
         if (!Mirror) rest.x += lanes * steps, rest.y += lanes * steps;
     }
-    steps_forward<Op, Mirror, true>(rest, carry);
+    steps_forward<Op, Mirror, Write>(rest, carry);
 }
 
 // Backward of the one step at place j of the panels. g is the gradient and p the product of the left slopes. `alone`
@@ -325,7 +328,7 @@ class NumbersWalk {
             if (marks != nullptr) save(w_.carry, marks + mark(r), r.lane, r.lanes);
             if (forward_in_place<Write>(r)) return;
             get(r, p_.x, w_.x);
-            run_forward(r, p_.exclusive, w_.x);
+            run_forward<Write>(r, p_.exclusive, w_.x);
             if (Write) put(r, w_.x);
         });
         save(w_.carry, carry, 0, q_.lanes);
@@ -345,7 +348,7 @@ class NumbersWalk {
                 get(r, p_.dy, w_.dy);
             else
                 for (int64_t i = 0; i < tile_numbers<T>; ++i) w_.dy[i] = 0;
-            if (p_.x != nullptr) run_forward(r, true, w_.before);
+            if (p_.x != nullptr) run_forward<true>(r, true, w_.before);
             run_backward(r);
             if (p_.y != nullptr) put(r, w_.dy);
         });
@@ -426,7 +429,7 @@ class NumbersWalk {
         if constexpr (!IsComplex) {
             const auto walk = [&] {
                 if constexpr (is_long && std::is_same_v<Form, OwnForm<T>>)
-                    segments_forward<Op, Mirror>(t, carry, w_.turned);
+                    segments_forward<Op, Mirror, Write>(t, carry, w_.turned);
                 else
                     steps_forward<Op, Mirror, Write>(t, carry);
             };
@@ -442,9 +445,10 @@ class NumbersWalk {
             p_.ascending ? one_forward<false, Write>(t, carry) : one_forward<true, Write>(t, carry);
         });
     }
+    template <bool Write>
     void run_forward(const Region& r, bool exclusive, T* to) {
-        forward_lanes<true>(r, r.steps,
-                            ForwardTile<OwnForm<T>>{w_.x, to, r.steps, pitch_, pitch_, 0, starts(r), exclusive, false});
+        forward_lanes<Write>(
+            r, r.steps, ForwardTile<OwnForm<T>>{w_.x, to, r.steps, pitch_, pitch_, 0, starts(r), exclusive, false});
     }
     // Computes a tile where it lies, if it can; false otherwise. Stores past the caches have to be aligned there; those
     // from panels go to any address.
