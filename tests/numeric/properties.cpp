@@ -352,5 +352,27 @@ TEST(LinearBits, AreThoseOfOneThread) {
     }
 }
 
+// Nor do they on addresses, in outputs so large that they are written past the caches: whole vectors of them.
+TEST(LinearBits, AreThoseOfOtherAddresses) {
+    for (const char* line :
+         {"f32 b2 t1500 c1024", "f32 BCT b1 t3000 c1000 reverse", "bf16 b3 t1000 c2048 gate-f32",
+          "f32 b1 t3000 c1000 grads-g", "f16 BCT b1 t65536 c96", "f64 b1 t3001 c500 sequences7",
+          "f32 BCT b1 t44000 c70 sequences9 reverse", "c64 b1 t1000 c1500", "f32 BCT b2 t2048 c800 form-log"}) {
+        Problem p = problem_of(std::string("linear ") + line);
+        Data data = make_data(p);
+        data.output = data.input;  // any numbers
+        const auto run = [&] {
+            std::array<Outcome, 2> both = {run_forward(p, {}, data, Guard::end), run_backward(p, {}, data, Guard::end)};
+            for (const Outcome& outcome : both) require(outcome);
+            return both;
+        };
+        const auto dense = run();
+        p.placement = Placement::misaligned;
+        const auto shifted = run();
+        for (size_t pass = 0; pass < 2; ++pass)
+            EXPECT_TRUE(shifted[pass].bits == dense[pass].bits) << line << " pass " << pass;
+    }
+}
+
 }  // namespace
 }  // namespace numeric

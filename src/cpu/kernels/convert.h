@@ -259,6 +259,21 @@ FLASHSCAN_INLINE void narrow_row(Form, typename Form::Type* to, const T* from, i
     for (; i < n; ++i) to[i] = Form::put(from[i]);
 }
 
+// Copies n adjacent numbers to any address, whole vectors of them with non-temporal stores.
+template <typename M>
+FLASHSCAN_INLINE void stream_row(M* to, const M* from, int64_t n) {
+    constexpr int64_t width = vector_bytes / int64_t(sizeof(M));
+    const int64_t head = int64_t(-reinterpret_cast<uintptr_t>(to) % vector_bytes / sizeof(M));
+    int64_t i = head < n ? head : n;
+    __builtin_memcpy(to, from, size_t(i) * sizeof(M));
+    for (; i + width <= n; i += width) {
+        VecF v;
+        __builtin_memcpy(&v, from + i, sizeof v);
+        stream(reinterpret_cast<float*>(to + i), v);
+    }
+    __builtin_memcpy(to + i, from + i, size_t(n - i) * sizeof(M));
+}
+
 // A rectangle of `outer` x `inner` elements of `parts` numbers between memory (strides in numbers) and a panel whose
 // outer rows are `pitch` apart and whose inner elements are adjacent.
 struct Rectangle {

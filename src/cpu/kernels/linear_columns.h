@@ -38,7 +38,7 @@ class Columns {
     int64_t tile_steps() const {
         bool all_in_place = false;
         forms([&](auto x, auto a) { all_in_place = in_place<decltype(x), decltype(a)>(); });
-        return all_in_place ? 512 : panel_numbers<T> / pitch_;
+        return all_in_place && !(p_.stream_stores && detours()) ? 512 : panel_numbers<T> / pitch_;
     }
 
     // Steps [i, i + n) of `row` from the carry in work.carry. Without `write` only the carry changes.
@@ -107,6 +107,17 @@ class Columns {
                v.pitch * size % bytes == 0;
     }
 
+    // Whether some steps of what is written do not begin at a whole vector.
+    bool detours() const {
+        if (p_.y.data == nullptr) return true;
+        for (const Tensor* t : {&p_.y, &p_.grad_gate})
+            for (const int64_t stride : {t->time, t->batch})
+                if (reinterpret_cast<uintptr_t>(address(*t, 0, 0, block_.c0)) % vector_bytes != 0 ||
+                    stride * bytes_of(t->number) % vector_bytes != 0)
+                    return true;
+        return false;
+    }
+
     // Panels hold numbers of T, so a tensor that is not used in place is read and written in that form.
     template <typename Form>
     View<typename Form::Type> target(const Tensor& t, T* panel, const Row& row, int64_t time) const {
@@ -123,7 +134,13 @@ class Columns {
     }
     void put_back(const Tensor& t, const T* panel, const Row& row, int64_t time, int64_t n) const {
         store_panel(panel, pitch_, t.number, address(t, row.batch, time, block_.c0),
-                    {n, sign() * t.time, channels_, t.channels, t.parts});
+                    {n, sign() * t.time, channels_, t.channels, t.parts}, p_.stream_stores);
+    }
+    template <typename Form>
+    void stream_back(const Tensor& t, const View<typename Form::Type>& panel, const Row& row, int64_t time,
+                     int64_t n) const {
+        const auto to = target<Form>(t, nullptr, row, time);
+        for (int64_t i = 0; i < n; ++i) stream_row(to.data + i * to.pitch, panel.data + i * panel.pitch, lanes_);
     }
 
     template <typename X, typename A>
@@ -132,20 +149,28 @@ class Columns {
         Tile<X, A> t = open<X, A>(row, part.i, n);
         t.y = write && p_.y.data != nullptr ? target<X>(p_.y, w_.y, row, time)
                                             : View<typename X::Type>{reinterpret_cast<typename X::Type*>(w_.y), 0};
-        t.stream = write && p_.stream_stores && aligned<X>(p_.y, t.y);
+        bool straight = aligned<X>(p_.y, t.y);
         const bool grad_direct = grads && !sums_gate(p_) && direct<A>(p_.grad_gate);
         if (grads) {
             t.grad = {reinterpret_cast<typename A::Type*>(w_.grad), pitch_};
             if (grad_direct) t.grad = target<A>(p_.grad_gate, w_.grad, row, time);
-            t.stream = t.stream && (!grad_direct || aligned<A>(p_.grad_gate, t.grad));
+            straight = straight && (!grad_direct || aligned<A>(p_.grad_gate, t.grad));
             if constexpr (std::is_same_v<X, Own<T>>)
                 read_previous(t, row, part.i, n);
             else
                 t.previous = target<X>(p_.previous, w_.previous, row, row.time(p_, part.i + 1));
         }
+        // Stores past the caches are of whole vectors; what does not begin at one is written to panels, and copied.
+        t.stream = write && p_.stream_stores && straight;
+        const bool detour = write && p_.stream_stores && !straight && n * pitch_ <= panel_numbers<T>;
+        const bool y_direct = p_.y.data != nullptr && direct<X>(p_.y);
+        if (detour && y_direct) t.y = {reinterpret_cast<typename X::Type*>(w_.y), pitch_};
+        if (detour && grad_direct) t.grad = {reinterpret_cast<typename A::Type*>(w_.grad), pitch_};
         run(t, grads);
         if (!write) return;
-        if (p_.y.data != nullptr && !direct<X>(p_.y)) put_back(p_.y, w_.y, row, time, n);
+        if (detour && y_direct) stream_back<X>(p_.y, t.y, row, time, n);
+        if (detour && grad_direct) stream_back<A>(p_.grad_gate, t.grad, row, time, n);
+        if (p_.y.data != nullptr && !y_direct) put_back(p_.y, w_.y, row, time, n);
         if (!grads || grad_direct) return;
         fold_parts(n);
         if (sums_gate(p_))

@@ -93,7 +93,8 @@ class Rows {
             for (const Tensor* t : {&p_.x, &p_.y, &p_.previous})
                 in_place = in_place && (t->data == nullptr || direct<X>(*t));
             in_place = in_place && (p_.grad_gate.data == nullptr || direct<A>(p_.grad_gate));
-            const int64_t most = in_place ? n : panel_numbers<T> / parts;
+            const bool detours = p_.stream_stores && (!whole_vectors(p_.y) || !whole_vectors(p_.grad_gate));
+            const int64_t most = in_place && !detours ? n : panel_numbers<T> / parts;
             for (int64_t next = 0; next < channels_; ++next) {
                 const int64_t c = p_.ascending ? next : channels_ - 1 - next;
                 for (int64_t k = 0; k < n; k += most) {
@@ -102,6 +103,13 @@ class Rows {
                 }
             }
         });
+    }
+
+    // Whether all rows of a tensor that is written begin and end at a whole vector.
+    bool whole_vectors(const Tensor& t) const {
+        const int64_t size = bytes_of(t.number), strides = t.channels | t.batch | p_.time * t.parts;
+        return reinterpret_cast<uintptr_t>(t.data) % vector_bytes == 0 && strides * size % vector_bytes == 0 &&
+               p_.offsets == nullptr;
     }
 
     char* at(const Tensor& t, const Row& row, int64_t time, int64_t c) const {
@@ -170,13 +178,23 @@ class Rows {
             t.grad = grad_direct ? place<A>(p_.grad_gate, row, time, c) : panel<A>(w_.grad);
             read_previous(t, row, part, c);
         }
-        t.stream = p_.stream_stores && (!write_y || y_direct) && (!grads || grad_direct) && aligned(t);
+        const bool straight = (!write_y || y_direct) && (!grads || grad_direct) && aligned(t);
+        t.stream = p_.stream_stores && straight;
+        // Stores past the caches are of whole vectors; what does not begin at one is written to panels, and copied.
+        const bool detour = p_.stream_stores && !straight && n * parts <= panel_numbers<T>;
+        const auto y = t.y;
+        const auto grad = t.grad;
+        if (detour && y_direct) t.y = panel<X>(w_.y);
+        if (detour && grad_direct) t.grad = panel<A>(w_.grad);
         if (p_.backward)
             p_.ascending ? rows_backward<false>(t) : rows_backward<true>(t);
         else
             p_.ascending ? rows_forward<false>(t) : rows_forward<true>(t);
+        if (detour && y_direct) stream_row(y, t.y, n * parts);
+        if (detour && grad_direct) stream_row(grad, t.grad, n * parts);
         if (write_y && !y_direct)
-            store_panel(w_.y, n * parts, p_.y.number, at(p_.y, row, time, c), {1, 0, n, p_.y.time, parts});
+            store_panel(w_.y, n * parts, p_.y.number, at(p_.y, row, time, c), {1, 0, n, p_.y.time, parts},
+                        p_.stream_stores);
         if (!grads || grad_direct) return;
         fold_parts(n);
         if (sums_gate(p_))
