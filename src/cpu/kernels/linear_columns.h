@@ -110,11 +110,12 @@ class Columns {
     // Whether some steps of what is written do not begin at a whole vector.
     bool detours() const {
         if (p_.y.data == nullptr) return true;
-        for (const Tensor* t : {&p_.y, &p_.grad_gate})
-            for (const int64_t stride : {t->time, t->batch})
-                if (reinterpret_cast<uintptr_t>(address(*t, 0, 0, block_.c0)) % vector_bytes != 0 ||
-                    stride * bytes_of(t->number) % vector_bytes != 0)
-                    return true;
+        for (const Tensor* t : {&p_.y, &p_.grad_gate}) {
+            const int64_t size = bytes_of(t->number), vector = size * Simd<T>::width;
+            if (reinterpret_cast<uintptr_t>(address(*t, 0, 0, block_.c0)) % uintptr_t(vector) != 0 ||
+                t->time * size % vector != 0 || t->batch * size % vector != 0)
+                return true;
+        }
         return false;
     }
 

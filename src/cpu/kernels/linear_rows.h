@@ -93,7 +93,7 @@ class Rows {
             for (const Tensor* t : {&p_.x, &p_.y, &p_.previous})
                 in_place = in_place && (t->data == nullptr || direct<X>(*t));
             in_place = in_place && (p_.grad_gate.data == nullptr || direct<A>(p_.grad_gate));
-            const bool detours = p_.stream_stores && (!whole_vectors(p_.y) || !whole_vectors(p_.grad_gate));
+            const bool detours = streams_panels<X>() && (!whole_vectors(p_.y) || !whole_vectors(p_.grad_gate));
             const int64_t most = in_place && !detours ? n : panel_numbers<T> / parts;
             for (int64_t next = 0; next < channels_; ++next) {
                 const int64_t c = p_.ascending ? next : channels_ - 1 - next;
@@ -105,6 +105,12 @@ class Rows {
         });
     }
 
+    // Whether panels are copied past the caches to where rows do not begin at a whole vector. In 16 bits, where that
+    // saves half as much, the copy takes longer.
+    template <typename X>
+    bool streams_panels() const {
+        return p_.stream_stores && sizeof(typename X::Type) >= 4;
+    }
     // Whether all rows of a tensor that is written begin and end at a whole vector.
     bool whole_vectors(const Tensor& t) const {
         const int64_t size = bytes_of(t.number), strides = t.channels | t.batch | p_.time * t.parts;
@@ -181,7 +187,7 @@ class Rows {
         const bool straight = (!write_y || y_direct) && (!grads || grad_direct) && aligned(t);
         t.stream = p_.stream_stores && straight;
         // Stores past the caches are of whole vectors; what does not begin at one is written to panels, and copied.
-        const bool detour = p_.stream_stores && !straight && n * parts <= panel_numbers<T>;
+        const bool detour = streams_panels<X>() && !straight && n * parts <= panel_numbers<T>;
         const auto y = t.y;
         const auto grad = t.grad;
         if (detour && y_direct) t.y = panel<X>(w_.y);
