@@ -20,7 +20,8 @@ NumbersKernels kernels_for(Isa isa, const OperatorProblem& p) {
 
 // Rows whose steps are adjacent are channels of one row, unless the bits must not depend on how many there are.
 OperatorProblem in_one_row(OperatorProblem p, bool batch_invariant) {
-    if (p.packed() || batch_invariant || (p.layout == Layout::btc && p.channels != 1)) return p;
+    const bool adjacent = p.layout == Layout::bct || p.channels == 1;
+    if (!adjacent || p.packed() || batch_invariant || p.array_channels > p.channels) return p;
     p.layout = Layout::bct;
     p.channels = p.batch * p.channels;
     p.batch = 1;

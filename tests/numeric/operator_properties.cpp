@@ -75,6 +75,30 @@ TEST(OperatorThreads, LeaveEveryBit) {
     }
 }
 
+// A packed sequence beside others, and alone.
+TEST(OperatorSequences, OnTheCpuDoNotDependOnOthersWhereAsked) {
+    for (const char* numbers : {"logaddexp f32 c200 BCT", "logaddexp f64 c3 BCT", "add f32 c2 BCT", "add bf16 c70"}) {
+        OperatorProblem p = operator_problem_of(std::string("operator fwd invariant b1 t10801 sequences301 ") + numbers);
+        constexpr int64_t time = 9001;
+        OperatorData data = make_data(p);
+        data.offsets = {0, time};
+        while (std::ssize(data.offsets) < p.sequences + 1) data.offsets.push_back(data.offsets.back() + 6);
+        const OperatorOutcome beside = must_run(p, data);
+        OperatorProblem alone = p;
+        alone.time = time, alone.sequences = 1;
+        OperatorData own = make_data(alone);
+        own.offsets = {0, time};
+        for (int64_t t = 0; t < time; ++t)
+            for (int64_t c = 0; c < p.channels; ++c)
+                own.input[alone.place(0, t, c, 1)] = data.input[p.place(0, t, c, 1)];
+        const OperatorOutcome outcome = must_run(alone, own);
+        for (int64_t t = 0; t < time; ++t)
+            for (int64_t c = 0; c < p.channels; ++c)
+                ASSERT_EQ(outcome[output_id][alone.place(0, t, c, 1)], beside[output_id][p.place(0, t, c, 1)])
+                    << numbers << " step " << t << " channel " << c;
+    }
+}
+
 // Also where outputs are so large that they are written past the caches.
 TEST(OperatorAddresses, OnTheCpuLeaveEveryBit) {
     for (const char* numbers :

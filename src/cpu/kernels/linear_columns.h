@@ -111,6 +111,7 @@ class Columns {
     bool detours() const {
         if (p_.y.data == nullptr) return true;
         for (const Tensor* t : {&p_.y, &p_.grad_gate}) {
+            if (t->data == nullptr) continue;
             const int64_t size = bytes_of(t->number), vector = size * Simd<T>::width;
             if (reinterpret_cast<uintptr_t>(address(*t, 0, 0, block_.c0)) % uintptr_t(vector) != 0 ||
                 t->time * size % vector != 0 || t->batch * size % vector != 0)

@@ -53,7 +53,8 @@ struct IndexCall {
 struct NumbersKernels {
     int64_t vector_bytes;
     int64_t work_bytes;  // of `work`, scratch memory of the calling thread, aligned to 64 bytes, with any contents
-    // For chains of about `steps` steps, `channels` of them side by side.
+    // For chains of about `steps` steps, `channels` of them side by side. The steps of a tile do not depend on `steps`,
+    // since where chains are cut follows from them.
     NumbersTiling (*tiling)(int64_t channels, int64_t steps, bool rows);
     // All three replace `carry`, y before the piece, by y after it. fold writes nothing else, scan writes the outputs,
     // and mark writes the carry before each tile to `marks`.

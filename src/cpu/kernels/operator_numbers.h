@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scans and reductions by associative operators on numbers: y[t] = y[t-1] o x[t].
 //
-// One thread owns a block of lanes (chains that lie side by side, at most 256) and walks it in tiles of 16 KB, which are
-// copied to panels in the type of the arithmetic. A panel is one of
+// One thread owns a block of lanes (chains that lie side by side, at most 256) and walks it in tiles of 16 KB. A tile
+// is one of
 //
 //     [steps][lanes]   where lanes are adjacent in memory: the lanes of a vector are lanes of the block
-//     [lanes][steps]   where steps are adjacent: lanes are walked one after the other, and those of a vector are
-//                      consecutive steps. log2(W) combinations with shifted vectors, filled with the identity, scan a
-//                      vector, and then the carry is combined with it:
+//     [lanes][steps]   where steps are adjacent: one lane of the block is walked after the other, and the lanes of a
+//                      vector are consecutive steps. log2(W) combinations with shifted vectors, filled with the
+//                      identity, scan a vector, and then the carry is combined with it:
 //
 //                          v = shift(v, k) o v   k = 1, 2, 4 ..        y = carry o v
 //
-// Operators of many instructions are not combined so often. Where steps are adjacent and there are lanes enough, their
-// panels are transposed to the first form. A single lane is cut into segments, which are transposed to be lanes; their
-// totals are scanned as above, and then each segment from its carry: two combinations a number.
+// Forward computes a tile where it lies in memory, if its lanes are whole vectors. Otherwise, and in backward, tiles
+// are copied to panels, which hold numbers of the arithmetic, and back. Both give the same bits.
+//
+// Operators of many instructions take too long to be combined so often. If there are lanes enough, their panels are
+// transposed to the first form. Otherwise a lane is cut into segments, which are transposed so that they become lanes:
+// the totals of the segments are scanned as above, and then each segment is walked from its carry, which makes two
+// combinations a number.
 //
 // Forward stores nothing for backward. In backward `mark` walks forward and stores the carry before each tile; then
 // `backward` goes from the last tile to the first, computes y[t-1] again, and walks g = dy + c, dx = right_slope g,
@@ -64,8 +68,9 @@ struct ComplexPack {
     static FLASHSCAN_INLINE Type of(T x) { return {x, T(0)}; }
 };
 
-// What forward of a tile reads and writes, in memory or in panels: `steps` steps, lowest time first, whose first
-// numbers are `pitch` apart and which have `numbers` adjacent numbers each. `ahead` is how far on x is prefetched.
+// What forward of a tile reads (x) and writes (y), in memory or in a panel: `steps` steps, lowest time first. A step
+// has `numbers` adjacent numbers, and begins `pitch` numbers after the step before it. x is prefetched `ahead` numbers
+// further on. `start` says that nothing comes before the tile, and `streamed` that y is stored past the caches.
 template <typename Form>
 struct ForwardTile {
     using Type = typename Form::Type;
@@ -154,9 +159,10 @@ FLASHSCAN_INLINE LanesOf<T> scan_steps(LanesOf<T> v) {
     return v;
 }
 
-// Calls walk() where nothing is before the tile's first step: from the identity, which is exact for all but the sign of a
-// zero in operators of many instructions, and 0 for the step before where the carry was -0. Those are written once more,
-// which costs much after a store past the caches.
+// Computes a tile of one lane before which there is nothing: calls walk() with the identity as carry. The first output
+// is then right in most cases, and is written again only where it may not be: in exclusive scans, where it is 0 and not
+// -0, and for operators of many instructions, whose identity does not keep -0. Writing it again after a store past the
+// caches would take long.
 template <typename Op, bool Mirror, bool Write, typename Form, typename T, typename Walk>
 FLASHSCAN_INLINE void from_nothing(const ForwardTile<Form>& t, T* carry, Walk walk) {
     const int64_t first = Mirror ? t.steps - 1 : 0;
@@ -167,7 +173,7 @@ FLASHSCAN_INLINE void from_nothing(const ForwardTile<Form>& t, T* carry, Walk wa
         if (t.exclusive || IsLong<Op>) t.y[first] = t.exclusive ? Form::put(Op::template identity<T>()) : x;
 }
 
-// Forward of a tile of one lane, whose carry is there.
+// Forward of a tile of one lane from the carry, by vectors of consecutive steps. Replaces the carry.
 template <typename Op, bool Mirror, bool Write, typename Form, typename T>
 FLASHSCAN_INLINE void steps_forward(const ForwardTile<Form>& t, T* carry_at) {
     using L = LanesOf<T>;
@@ -212,7 +218,7 @@ void turn(const T* from, int64_t from_pitch, int64_t rows, int64_t columns, T* t
         }
 }
 
-// The same, by segments of steps. `turned` has room for a tile.
+// Forward of a tile of one lane from the carry, by segments that become lanes. `turned` has room for a tile.
 template <typename Op, bool Mirror, bool Write, typename Form, typename T>
 void segments_forward(const ForwardTile<Form>& t, T* carry, T* turned) {
     constexpr int64_t width = Simd<T>::width;
@@ -236,7 +242,8 @@ void segments_forward(const ForwardTile<Form>& t, T* carry, T* turned) {
         lanes_forward<Op, RealPack<T>, Mirror, Write>(segments, carries + first);
         *carry = carries[Mirror ? 0 : lanes - 1];
         if constexpr (Write) turn(turned, lanes, steps, lanes, rest.y + at, steps);
-        if (!Mirror) rest.x += lanes * steps, rest.y += lanes * steps;
+        if (!Mirror) rest.x += lanes * steps;
+        if (!Mirror && Write) rest.y += lanes * steps;
     }
     steps_forward<Op, Mirror, Write>(rest, carry);
 }
@@ -296,10 +303,11 @@ class NumbersWalk {
         const auto at_most = [](int64_t a, int64_t b) { return a < b ? a : b; };
         const int64_t most = at_most(channels > 0 ? channels : 1, numbers_lanes);
         if (!rows) return {most, tile_numbers<T> / pitch_of(most), false, false};
-        const int64_t whole = steps < room ? at_most(most, room / (steps > 0 ? steps : 1)) : 1;
-        if (!is_long || 2 * most < Pack::numbers) return {whole, room, true, false};
-        const int64_t enough = at_most(most, 4 * Pack::numbers), lanes = whole > enough ? whole : enough;
-        return {lanes, tile_numbers<T> / pitch_of(lanes), true, true};
+        if (is_long && 2 * most >= Pack::numbers) {
+            const int64_t lanes = at_most(most, 4 * Pack::numbers);
+            return {lanes, tile_numbers<T> / pitch_of(lanes), true, true};
+        }
+        return {steps < room ? at_most(most, room / (steps > 0 ? steps : 1)) : 1, room, true, false};
     }
 
     struct Work {
@@ -440,7 +448,8 @@ class NumbersWalk {
     void forward_lanes(const Region& r, int64_t lane_stride, const ForwardTile<Form>& first) {
         for_lanes(r, lane_stride, [&](int64_t offset, int64_t lane) {
             ForwardTile<Form> t = first;
-            t.x += offset, t.y += offset;
+            t.x += offset;
+            if (Write) t.y += offset;
             T* const carry = w_.carry + lane * parts;
             p_.ascending ? one_forward<false, Write>(t, carry) : one_forward<true, Write>(t, carry);
         });
@@ -478,9 +487,9 @@ class NumbersWalk {
         t.exclusive = p_.exclusive;
         t.streamed = Write && p_.stream_stores;
         const int64_t stride = (rows ? p_.lane_stride * parts : t.pitch) * size;
-        const auto* const edge = t.y + (rows && !p_.ascending ? r.steps : 0);  // where the first vector begins or ends
-        if (t.streamed && (IsComplex || (rows && t.start && t.exclusive) ||
-                           reinterpret_cast<uintptr_t>(edge) % vector != 0 || stride % vector != 0))
+        // Where the first vector begins, or ends where time descends.
+        const uintptr_t edge = reinterpret_cast<uintptr_t>(t.y) + uintptr_t(rows && !p_.ascending ? r.steps * size : 0);
+        if (t.streamed && (IsComplex || (rows && t.start && t.exclusive) || edge % vector != 0 || stride % vector != 0))
             return false;
         forward_lanes<Write>(r, p_.lane_stride, t);
         return true;
