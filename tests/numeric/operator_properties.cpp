@@ -78,7 +78,8 @@ TEST(OperatorThreads, LeaveEveryBit) {
 // A packed sequence beside others, and alone.
 TEST(OperatorSequences, OnTheCpuDoNotDependOnOthersWhereAsked) {
     for (const char* numbers : {"logaddexp f32 c200 BCT", "logaddexp f64 c3 BCT", "add f32 c2 BCT", "add bf16 c70"}) {
-        OperatorProblem p = operator_problem_of(std::string("operator fwd invariant b1 t10801 sequences301 ") + numbers);
+        OperatorProblem p =
+            operator_problem_of(std::string("operator fwd invariant b1 t10801 sequences301 ") + numbers);
         constexpr int64_t time = 9001;
         OperatorData data = make_data(p);
         data.offsets = {0, time};
