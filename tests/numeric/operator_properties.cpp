@@ -131,6 +131,22 @@ TEST_P(OperatorBits, OfOneSequenceDoNotDependOnTheBatchWhereAsked) {
     }
 }
 
+// Outputs that depend on the first number alone are that number.
+TEST(OperatorZeros, OfAFirstNegativeZeroOnTheCpuAreItsOwn) {
+    for (const char* shape : {"b1 c1 BCT", "b1 c1 BCT reverse", "b2 c40 BCT", "b2 c3"})
+        for (const int64_t time : {1, 2, 700}) {
+            OperatorProblem p =
+                operator_problem_of(std::string("operator fwd logaddexp f32 exclusive state-out ") + shape);
+            p.time = time;
+            OperatorData data = make_data(p);
+            std::fill(data.input.begin(), data.input.end(), Value(-0.0));
+            const OperatorOutcome outcome = must_run(p, data);
+            const Value after =
+                time == 1 ? outcome[state_id][0] : outcome[output_id][p.place(0, p.reverse ? time - 2 : 1, 0, 1)];
+            EXPECT_TRUE(after.real() == 0 && std::signbit(after.real())) << shape << " t" << time;
+        }
+}
+
 // Nothing that kernels add to what a problem has, as steps that do not exist, makes +0 of -0.
 TEST_P(OperatorBits, OfSumsOfNegativeZerosAreTheirs) {
     for (const char* dtype : {"f32", "bf16", "f16", "f64", "c64"})

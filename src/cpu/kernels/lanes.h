@@ -133,11 +133,11 @@ FLASHSCAN_INLINE Vec<T> log1p_of_fraction(Vec<T> e) {
     return (s + s) * fused(sum, square, splat<T>(1));
 }
 
-// log(1 + exp(x)) for x <= 0. It is 0 where exp(x) is below the normal numbers or nearly so: those take the processor a
-// hundred times as long, and x is minus infinity wherever an identity or a masked number is.
+// log(1 + exp(x)) for x <= 0. It is taken as 0 where exp(x) is below the normal numbers or about to be, since subnormal
+// operands are slow, and x is minus infinity wherever an identity or a masked number is.
 template <typename T>
 FLASHSCAN_INLINE Lanes<T> log1p_of_exp(Lanes<T> x) {
-    constexpr T least = sizeof(T) == 8 ? T(-707) : T(-86);
+    constexpr T least = sizeof(T) == 8 ? T(-708.3) : T(-87.3);
     const Vec<T> e = exponential_within<T>(at_least(x.v, least));
     return Lanes<T>(log1p_of_fraction<T>(x.v < least ? Vec<T>{} : e));
 }

@@ -159,18 +159,21 @@ FLASHSCAN_INLINE LanesOf<T> scan_steps(LanesOf<T> v) {
     return v;
 }
 
-// Computes a tile of one lane before which there is nothing: calls walk() with the identity as carry. The first output
-// is then right in most cases, and is written again only where it may not be: in exclusive scans, where it is 0 and not
-// -0, and for operators of many instructions, whose identity does not keep -0. Writing it again after a store past the
-// caches would take long.
+// Computes a tile of one lane before which there is nothing: calls walk() with the identity as carry. What depends on
+// the first number alone is then right but for the sign of a zero, and is written again where that may differ: in
+// exclusive scans, which begin with 0 and not -0, and for operators of many instructions, whose identity does not keep
+// -0. Writing it again after a store past the caches would take long.
 template <typename Op, bool Mirror, bool Write, typename Form, typename T, typename Walk>
 FLASHSCAN_INLINE void from_nothing(const ForwardTile<Form>& t, T* carry, Walk walk) {
     const int64_t first = Mirror ? t.steps - 1 : 0;
     const auto x = t.x[first];
     *carry = nothing<Op, T>();
     walk();
-    if constexpr (Write)
+    if (IsLong<Op> && t.steps == 1) *carry = Form::get(x);
+    if constexpr (Write) {
         if (t.exclusive || IsLong<Op>) t.y[first] = t.exclusive ? Form::put(Op::template identity<T>()) : x;
+        if (t.exclusive && IsLong<Op> && t.steps > 1) t.y[first + (Mirror ? -1 : 1)] = x;
+    }
 }
 
 // Forward of a tile of one lane from the carry, by vectors of consecutive steps. Replaces the carry.
@@ -223,7 +226,7 @@ template <typename Op, bool Mirror, bool Write, typename Form, typename T>
 void segments_forward(const ForwardTile<Form>& t, T* carry, T* turned) {
     constexpr int64_t width = Simd<T>::width;
     ForwardTile<Form> rest = t;
-    // Segments are whole squares of the transposition.
+    // Segments have a multiple of `width` steps, so that whole squares are transposed.
     for (int64_t lanes = 8 * width; lanes >= width; lanes /= 2) {
         const int64_t steps = rest.steps / lanes / width * width;
         if (steps == 0) continue;
@@ -236,7 +239,7 @@ void segments_forward(const ForwardTile<Form>& t, T* carry, T* turned) {
         lanes_forward<Op, RealPack<T>, Mirror, false>(segments, carries);
         steps_forward<Op, Mirror, true>(totals, carry);
         segments.start = false;
-        // The carry is the last output, bit for bit, for which the last segments are enough.
+        // The carry has the bits of the last output, which the last segments alone give.
         const int64_t first = Write || Mirror ? 0 : lanes - width;
         if (!Write) segments.x += first, segments.numbers = width;
         lanes_forward<Op, RealPack<T>, Mirror, Write>(segments, carries + first);
@@ -322,7 +325,7 @@ class NumbersWalk {
           lanes_in_vectors_(!p_.tiling.rows || p_.tiling.turned),
           pitch_(lanes_in_vectors_ ? pitch_of(piece.lanes) : parts) {
         if (pitch_ == piece.lanes * parts || !lanes_in_vectors_) return;
-        // Lanes of the last vector that are not there.
+        // The last vector has lanes that do not exist, which hold 0 at first.
         for (T* numbers : {w_.x, w_.before, w_.dy})
             for (int64_t i = 0; i < tile_numbers<T>; ++i) numbers[i] = 0;
         for (T* numbers : {w_.carry, w_.gradient, w_.product})
