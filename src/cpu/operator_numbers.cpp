@@ -18,10 +18,11 @@ NumbersKernels kernels_for(Isa isa, const OperatorProblem& p) {
     return FLASHSCAN_OF_ISA(isa, numbers_kernels(kind, number, is_complex(p.dtype)));
 }
 
+bool steps_are_adjacent(const OperatorProblem& p) { return p.steps().time == 1; }
+
 // Rows whose steps are adjacent are channels of one row, unless the bits must not depend on how many there are.
 OperatorProblem in_one_row(OperatorProblem p, bool batch_invariant) {
-    const bool adjacent = p.layout == Layout::bct || p.channels == 1;
-    if (!adjacent || p.packed() || batch_invariant || p.array_channels > p.channels) return p;
+    if (!steps_are_adjacent(p) || p.packed() || batch_invariant || p.array_channels > p.channels) return p;
     p.layout = Layout::bct;
     p.channels = p.batch * p.channels;
     p.batch = 1;
@@ -39,7 +40,7 @@ class Numbers final : public OperatorKernel {
           kernels_(kernels),
           tiling_(kernels_.tiling(p_.channels,
                                   p_.time / std::max<int64_t>(p_.packed() ? int64_t{p_.state_rows()} : 1, 1),
-                                  p_.layout == Layout::bct || p_.channels == 1)),
+                                  steps_are_adjacent(p_))),
           lanes_(tiling_.lanes),
           tile_(tiling_.steps),
           cut_(cut_of(options.batch_invariant)),
@@ -147,24 +148,16 @@ class Numbers final : public OperatorKernel {
 
     // Sequences are not cut in time here.
     void find_indices(const OperatorBuffers& b) const {
-        const auto steps = p_.steps();
         const std::vector<ChainPiece> whole = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, lanes_, 0);
         auto* const index = static_cast<int64_t*>(b.index);
-        IndexCall call{};
+        const auto* const state = static_cast<const char*>(b.state_in);
+        NumbersCall call = common();
         call.x = static_cast<const char*>(b.input);
-        call.index = p_.is_reduction() ? nullptr : index;
-        call.number = number_of(p_.dtype);
-        call.time_stride = steps.time;
-        call.lane_stride = steps.channels;
-        call.rows = tiling_.rows;
-        call.ascending = p_.direction == Direction::forward;
-        call.exclusive = p_.mode == OperatorMode::exclusive;
         call.stream_stores = streams_outputs(p_.batch * p_.time * p_.channels * int64_t{sizeof(int64_t)});
         for_each(threads_, static_cast<int64_t>(whole.size()), [&](int64_t k, int64_t) {
             const ChainPiece& piece = whole[static_cast<size_t>(k)];
-            const auto* const state = static_cast<const char*>(b.state_in);
             kernels_.indices(call, piece.at, state == nullptr ? nullptr : state + piece.state * number_bytes(),
-                             p_.is_reduction() ? index + piece.state : nullptr);
+                             p_.is_reduction() ? nullptr : index, p_.is_reduction() ? index + piece.state : nullptr);
         });
     }
 

@@ -37,16 +37,6 @@ struct NumbersCall {
     bool stream_stores;  // y is written past the caches
 };
 
-// A call that finds INDEX. All tensors have the same strides, in elements.
-struct IndexCall {
-    const char* x;
-    int64_t* index;  // null of a reduction
-    Number number;
-    int64_t time_stride, lane_stride;
-    bool rows, ascending, exclusive;
-    bool stream_stores;
-};
-
 // The kernels of one operator and type. Carries, totals, gradients and products have `parts` numbers for each lane.
 // mark, backward and join_backward are null for integers, which have no gradients, and indices for all but minima and
 // maxima.
@@ -65,9 +55,9 @@ struct NumbersKernels {
     // by the left slopes of all steps.
     void (*backward)(const NumbersCall&, const OperatorPiece&, const char* marks, char* gradient, char* product,
                      char* work);
-    // Writes INDEX of whole sequences. `state` is y before them, and null where the piece starts with nothing; `last`,
-    // unless it is null, receives each lane's index after the last step.
-    void (*indices)(const IndexCall&, const OperatorPiece&, const char* state, int64_t* last);
+    // Writes INDEX of whole sequences to `index`, unless that is null. `state` is y before them, and null where the
+    // piece starts with nothing; `last`, unless it is null, receives each lane's index after the last step.
+    void (*indices)(const NumbersCall&, const OperatorPiece&, const char* state, int64_t* index, int64_t* last);
     // For each of `numbers` numbers join computes next = carry o total, and join_backward
     // gradient = local + product * gradient.
     void (*join)(int64_t numbers, const char* carry, const char* total, char* next);

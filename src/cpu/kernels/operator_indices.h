@@ -23,7 +23,7 @@ class Indices {
     static constexpr int64_t panel_steps = 512;
 
   public:
-    Indices(const IndexCall& call, const OperatorPiece& piece) : p_(call), q_(piece) {}
+    Indices(const NumbersCall& call, const OperatorPiece& piece, int64_t* index) : p_(call), q_(piece), index_(index) {}
 
     void find(const char* state, int64_t* last) {
         for (int64_t l = 0; l < q_.lanes; ++l) {
@@ -33,7 +33,7 @@ class Indices {
             found_[l] = -1;
         }
         with_number<T>(p_.number, [&](auto form) {
-            if (!p_.rows) return lanes<decltype(form)>();
+            if (!p_.tiling.rows) return lanes<decltype(form)>();
             for (int64_t l = 0; l < q_.lanes; ++l)
                 p_.ascending ? steps<false, decltype(form)>(l) : steps<true, decltype(form)>(l);
         });
@@ -62,7 +62,7 @@ class Indices {
     int64_t place(int64_t time, int64_t lane) const { return q_.base + time * p_.time_stride + lane * p_.lane_stride; }
     // Writes indices of `n` adjacent elements, the first of them at `at`.
     void put(int64_t at, const int64_t* from, int64_t n) const {
-        if (p_.index != nullptr) narrow_row(AsInteger<int64_t>{}, p_.index + at, from, n, p_.stream_stores);
+        if (index_ != nullptr) narrow_row(AsInteger<int64_t>{}, index_ + at, from, n, p_.stream_stores);
     }
 
     template <typename Form>
@@ -158,8 +158,9 @@ class Indices {
         }
     }
 
-    const IndexCall& p_;
+    const NumbersCall& p_;
     const OperatorPiece& q_;
+    int64_t* index_;  // null where only `last` is wanted
     W y_[numbers_lanes];
     int64_t found_[numbers_lanes];
 };
