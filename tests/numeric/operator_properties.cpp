@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "support/call.h"
@@ -161,6 +162,97 @@ TEST_P(OperatorBits, OfSumsOfNegativeZerosAreTheirs) {
                 const OperatorOutcome outcome = run(p, data);
                 for (const int32_t id : {output_id, state_id})
                     EXPECT_TRUE(std::all_of(outcome[id].begin(), outcome[id].end(), is_negative)) << line << " " << id;
+            }
+}
+
+// Shapes of rows that kernels scan by warps, blocks and several blocks, in both layouts.
+constexpr const char* long_and_short[] = {"b1 t9001 c1",           "b2 t3000 c3 BCT", "b2 t3000 c3 BCT reverse",
+                                          "b3 t333 c5 BCT",        "b2 t1024 c64",    "b2 t1000 c40 reverse",
+                                          "b1 t40 c3 BCT reverse", "b2 t256 c32 BCT"};
+
+// What min or max, and logaddexp, make of a row one step after another.
+template <typename Combine>
+void expect_steps(const OperatorProblem& p, const OperatorData& data, const Values& output, Combine&& combine,
+                  const std::function<bool(double, double)>& agree) {
+    for (int64_t b = 0; b < p.batch; ++b)
+        for (int64_t c = 0; c < p.channels; ++c) {
+            double y = 0;
+            for (int64_t i = 0; i < p.time; ++i) {
+                const auto place = p.place(b, p.reverse ? p.time - 1 - i : i, c, 1);
+                const double x = data.input[place].real();
+                y = i == 0 ? x : combine(y, x);
+                ASSERT_TRUE(agree(output[place].real(), y))
+                    << text_of(p) << ": step " << i << " got " << output[place].real() << ", expected " << y;
+            }
+        }
+}
+
+// Signs of zeros and NaNs are those of the element that is taken: of equal ones the first, of NaN the first.
+TEST_P(OperatorBits, OfMinimaAndMaximaAreThoseOfAnElement) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    for (const char* dtype : {"f32", "bf16", "f16", "f64"})
+        for (const char* shape : long_and_short)
+            for (const bool max : {false, true})
+                for (const bool has_nan : {false, true}) {
+                    const OperatorProblem p = operator_problem_of(std::string("operator fwd ") +
+                                                                  (max ? "max " : "min ") + dtype + " " + shape);
+                    OperatorData data = make_data(p);
+                    // Numbers on the far side of 0, then zeros of both signs, then numbers on the near side.
+                    for (int64_t b = 0; b < p.batch; ++b)
+                        for (int64_t c = 0; c < p.channels; ++c)
+                            for (int64_t i = 0; i < p.time; ++i) {
+                                const int64_t part = (8 + c + b) * i / p.time, any = (i * 7 + c * 3 + b) % 11;
+                                const double zero = any % 3 == 0 ? -0.0 : 0.0;
+                                double x = part < 3 ? -1.0 - static_cast<double>(any) : zero;
+                                if (part > 5 && any == 4) x = static_cast<double>(part);
+                                if (has_nan && part > 4 && any == 7) x = nan;
+                                data.input[p.place(b, p.reverse ? p.time - 1 - i : i, c, 1)] = max ? x : -x;
+                            }
+                    const OperatorOutcome outcome = run(p, data);
+                    const auto later_is_taken = [&](double l, double r) { return l == l && !(max ? r <= l : r >= l); };
+                    expect_steps(
+                        p, data, outcome[output_id], [&](double l, double r) { return later_is_taken(l, r) ? r : l; },
+                        [](double got, double want) {
+                            return want != want ? got != got : got == want && std::signbit(got) == std::signbit(want);
+                        });
+                }
+}
+
+// Numbers that are far apart, next to the largest of their dtype, or infinite.
+TEST_P(OperatorBits, OfFarLogarithmsAreNearTheReference) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    struct Type {
+        const char* name;
+        double largest, roundoff;
+    };
+    for (const Type& type : {Type{"f32", 3e38, 0x1p-22}, Type{"bf16", 0x1.8p127, 0x1p-8}, Type{"f16", 65000, 0x1p-10}})
+        for (const char* shape : long_and_short)
+            for (const bool infinite : {false, true}) {
+                const OperatorProblem p =
+                    operator_problem_of(std::string("operator fwd logaddexp ") + type.name + " " + shape);
+                OperatorData data = make_data(p);
+                for (int64_t b = 0; b < p.batch; ++b)
+                    for (int64_t c = 0; c < p.channels; ++c)
+                        for (int64_t i = 0; i < p.time; ++i) {
+                            const int64_t part = (8 + c + b) * i / p.time, any = (i * 7 + c * 3 + b) % 11;
+                            const double levels[] = {-type.largest, -1e20, -2e9, -4e6, -40, 24, 3e6, 1e11, 1e20};
+                            double x = levels[std::min<int64_t>(part, 8)] + static_cast<double>(any);
+                            if (part < 1) x = infinite && any != 5 ? -infinity : -type.largest;
+                            if (part > 6) x = any == 5 ? (infinite ? infinity : type.largest) : x;
+                            if (!std::isinf(x)) x = std::clamp(x, -type.largest, type.largest);
+                            data.input[p.place(b, p.reverse ? p.time - 1 - i : i, c, 1)] = x;
+                        }
+                const OperatorOutcome outcome = run(p, data);
+                expect_steps(
+                    p, data, outcome[output_id],
+                    [&](double l, double r) {
+                        const double most = std::max(l, r), least = std::min(l, r);
+                        return most == least && std::isinf(most) ? most : most + std::log1p(std::exp(least - most));
+                    },
+                    [&](double got, double want) {
+                        return got == want ||
+                               std::abs(got - want) <= 8 * type.roundoff * std::max(std::abs(want), 16.0);
+                    });
             }
 }
 

@@ -12,6 +12,8 @@
 namespace flashscan::cuda {
 namespace {
 
+bool is_aligned_to_vectors(const void* array) { return reinterpret_cast<uintptr_t>(array) % 16 == 0; }
+
 // Both passes, for elements that are one channel or as many neighbouring channels as fill a 32-bit word. Backward,
 // which integers do not have, begins with the scan, of which it keeps only the carries into chunks (marks).
 struct Variant {
@@ -58,6 +60,8 @@ class Numbers final : public OperatorKernel {
           overlaps_(p_.differentiable() && can_overlap(variants_.front()->kernels.gradients, device_)) {
         short_ = ShortNumbers::make(p_, false, options);
         chained_ = ChainedNumbers::make(p_, ChainedUse::scan, options, chained_forward_);
+        if (indexed_ != nullptr)
+            chained_indexed_ = ChainedNumbers::make(p_, ChainedUse::indexed, options, chained_with_index_);
         if (!p_.differentiable()) return;
         if (p_.has_slopes())
             chained_gradients_ = ChainedNumberGradients::make(p_, options, chained_backward_);
@@ -73,7 +77,12 @@ class Numbers final : public OperatorKernel {
         if (short_) text += fmt::format("{}, or where arrays are not aligned ", short_->describe());
         if (chained_) text += fmt::format("{}, or where arrays do not lie for it ", chained_->describe());
         text += v.scan.describe();
-        if (indexed_ != nullptr) text += fmt::format("; with INDEX {}", indexed_->scan.describe());
+        if (indexed_ != nullptr) {
+            text += "; with INDEX ";
+            if (chained_indexed_)
+                text += fmt::format("{}, or where arrays do not lie for it ", chained_indexed_->describe());
+            text += indexed_->scan.describe();
+        }
         if (!p_.differentiable()) return text;
         text += "; backward ";
         if (short_sums_) text += fmt::format("{}, or where arrays are not aligned ", short_sums_->describe());
@@ -86,6 +95,7 @@ class Numbers final : public OperatorKernel {
     size_t scratch_bytes(Pass pass) const override {
         size_t bytes = indexed_ != nullptr && pass == Pass::forward ? indexed_->forward.bytes() : 0;
         bytes = std::max(bytes, (pass == Pass::forward ? chained_forward_ : chained_backward_).bytes());
+        if (pass == Pass::forward) bytes = std::max(bytes, chained_with_index_.bytes());
         for (const auto& v : variants_)
             bytes = std::max(bytes, (pass == Pass::forward ? v->forward : v->backward).bytes());
         return bytes;
@@ -94,8 +104,17 @@ class Numbers final : public OperatorKernel {
     void forward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
         void* const output = p_.is_reduction() ? nullptr : b.output;
-        const NumberArrays arrays{b.input, output, p_.is_reduction() ? b.output : nullptr, b.state_in, b.state_out};
-        if (b.index != nullptr) return indexed_->scan.forward(b, stream);
+        const NumberArrays arrays{.from = b.input,
+                                  .to = output,
+                                  .reduced = p_.is_reduction() ? b.output : nullptr,
+                                  .state_in = b.state_in,
+                                  .state_out = b.state_out,
+                                  .index = static_cast<int64_t*>(b.index)};
+        if (b.index != nullptr) {
+            if (chained_indexed_ && chained_indexed_->takes({b.input, output}) && is_aligned_to_vectors(b.index))
+                return chained_indexed_->run(arrays, b.scratch, stream);
+            return indexed_->scan.forward(b, stream);
+        }
         if (short_ && short_->takes({b.input, output})) return short_->run(arrays, stream);
         if (chained_ && chained_->takes({b.input, output})) return chained_->run(arrays, b.scratch, stream);
         pick({b.input, b.output}).scan.forward(b, stream);
@@ -149,10 +168,10 @@ class Numbers final : public OperatorKernel {
     std::unique_ptr<IndexedVariant> indexed_;         // of operators that have INDEX
     bool overlaps_;
     std::optional<ShortNumbers> short_, short_sums_;  // of short rows with time innermost
-    // Chained scans, which many rows take: forward, backward for sums, and backward for the others.
-    std::optional<ChainedNumbers> chained_, chained_sums_;
+    // Chained scans, which many rows take: forward, with INDEX, backward for sums, and backward for the others.
+    std::optional<ChainedNumbers> chained_, chained_indexed_, chained_sums_;
     std::optional<ChainedNumberGradients> chained_gradients_;
-    Workspace chained_forward_, chained_backward_;
+    Workspace chained_forward_, chained_with_index_, chained_backward_;
 };
 
 }  // namespace

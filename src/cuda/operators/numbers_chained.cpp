@@ -34,12 +34,14 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, Cha
     c.down_ = (p.direction == Direction::reverse) != backward;
     c.kernels_ = &(use == ChainedUse::gradients ? kernels->gradients
                    : use == ChainedUse::marks   ? kernels->marks
+                   : use == ChainedUse::indexed ? kernels->indexed
                                                 : kernels->scan)[c.time_inner_];
     if (c.kernels_->kernel[0] == nullptr) return std::nullopt;
     const int64_t batches = c.time_inner_ ? Extent(1) : p.batch,
                   rows = c.time_inner_ ? p.batch * p.channels : p.channels;
     const int lane_rows = c.kernels_->lane_rows;
-    if (batches * rows > std::numeric_limits<int32_t>::max()) return std::nullopt;
+    const int64_t most_rows = std::numeric_limits<int32_t>::max();
+    if (batches * rows > most_rows || (use == ChainedUse::indexed && p.time >= most_rows)) return std::nullopt;
     if (!c.time_inner_ && (rows % lane_rows != 0 || steps.time % lane_rows != 0)) return std::nullopt;
 
     const ChainedShape shape{batches,         rows, p.time, steps.time * size_of(p.dtype) % sector_bytes != 0, 0,
@@ -127,6 +129,7 @@ void ChainedNumbers::run(const NumberArrays& arrays, void* scratch, void* stream
     params.state_in = arrays.state_in;
     params.state_out = arrays.state_out;
     params.marks = arrays.marks;
+    params.index = arrays.index;
     launch_chained(params, scratch, stream);
 }
 

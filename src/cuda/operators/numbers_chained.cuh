@@ -8,10 +8,10 @@
 //
 // Bytes      Every element is read once and written once. Besides, many rows have a carry for each row and
 //            chunk; few rows have a summary for each row and chunk, and a carry for each group of chunks.
-// Limits     No products of complex numbers: (1 + 0i) times infinity is NaN, so that 1 is no identity. No INDEX, no
-//            packed sequences, and BATCH_INVARIANT of integers alone, whose bits no bracketing changes. Time innermost:
-//            a row begins at the same place within 16 bytes in INPUT and OUTPUT. Channels innermost: elements, or words
-//            of 2 or 4 smaller elements, are aligned.
+// Limits     No products of complex numbers: (1 + 0i) times infinity is NaN, so that 1 is no identity. INDEX has
+//            kernels of its own (numbers_chained_index.cuh). No packed sequences, and BATCH_INVARIANT of integers
+//            alone, whose bits no bracketing changes. Time innermost: a row begins at the same place within 16 bytes in
+//            INPUT and OUTPUT. Channels innermost: elements, or words of 2 or 4 smaller elements, are aligned.
 // Few rows   Blocks hold their steps in registers while they wait for each other, so that few loads are under way. With
 //            time innermost a warp therefore asks for a tile to be brought into L2: that of the block as many blocks
 //            later as the device has multiprocessors; at twice the distance nothing is gained. An H100 reaches 90 % of
@@ -25,6 +25,7 @@
 #include "cuda/device/scan/chained_columns.cuh"
 #include "cuda/device/tile/aligned_packs.cuh"
 #include "cuda/device/tile/skewed_vectors.cuh"
+#include "cuda/operators/lane_numbers.cuh"
 #include "cuda/operators/numbers_chained_params.h"
 #include "cuda/operators/numbers_general.cuh"
 
@@ -61,30 +62,6 @@ struct NumberMonoid {
     static __device__ __forceinline__ bool is_cut(Wide) { return false; }
 };
 
-// Combines numbers one after the other, and holds what they have combined to.
-template <typename Operator, typename Wide>
-struct RunningNumber {
-    Wide y;
-    __device__ __forceinline__ void begin(Wide first) { y = first; }
-    __device__ __forceinline__ void add(Wide x) { y = combine_numbers<Operator, false>(y, x); }
-    __device__ __forceinline__ Wide value() const { return y; }
-};
-template <>
-struct RunningNumber<combine::LogAddExp, float> : LogSum<float> {};
-
-// Returns what the N numbers get(0), get(1) .. combine to, in this order.
-template <typename Operator, int N, typename Wide, typename Get>
-__device__ __forceinline__ Wide combine_all_numbers(Get&& get) {
-    if constexpr (std::is_same_v<Operator, combine::LogAddExp>) {
-        return log_of_sum<N, Wide>(get);
-    } else {
-        Wide y = get(0);
-#pragma unroll
-        for (int i = 1; i < N; ++i) y = combine_numbers<Operator, false>(y, get(i));
-        return y;
-    }
-}
-
 // A lane of a chained scan of numbers or of their gradients. `Down` tells that it walks against the order of memory.
 template <typename Params_, typename Shape_, bool Down_>
 struct NumberLane {
@@ -120,31 +97,17 @@ struct NumberWork : NumberLane<NumberChainParams, Shape_, Down_> {
 
     Steps<X, Shape> source;
 
+    __device__ __forceinline__ LaneNumbers<X, Shape, Down> numbers() { return {source}; }
     template <typename Then>
-    __device__ __forceinline__ void summarize(Wide (&through)[V], Then&& then) const {
+    __device__ __forceinline__ void summarize(Wide (&through)[V], Then&& then) {
 #pragma unroll
-        for (int v = 0; v < V; ++v)
-            through[v] =
-                combine_all_numbers<Operator, L, Wide>([&](int k) { return source.get(Down ? L - 1 - k : k, v); });
+        for (int v = 0; v < V; ++v) through[v] = combine_all_numbers<X, Operator>(numbers(), v);
         then();
     }
     // Replaces the lane's elements by those of OUTPUT.
     __device__ __forceinline__ void combine_steps(Wide (&carry)[V]) {
-        const bool exclusive = p.exclusive != 0;
-        RunningNumber<Operator, Wide> running[V];
-#pragma unroll
-        for (int v = 0; v < V; ++v) running[v].begin(carry[v]);
-        for_steps([&](int i) {
-            Wide results[V];
-#pragma unroll
-            for (int v = 0; v < V; ++v) {
-                running[v].add(source.get(i, v));
-                const Wide next = running[v].value();
-                results[v] = exclusive ? carry[v] : next;
-                carry[v] = next;
-            }
-            source.set(i, results);
-        });
+        numbers().widen_again();
+        combine_tile<Operator>(numbers(), carry, p.exclusive != 0);
     }
     __device__ __forceinline__ Wide enter(int v) const {
         return p.state_in == nullptr ? Monoid::start_of_row(p.exclusive != 0)
@@ -172,10 +135,10 @@ __device__ __forceinline__ void store_row(const typename Data::Tile& tile, const
     Data::store(tile, view, again, part, buffer);
 }
 
-template <typename X, typename Operator, bool Down>
-struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
-    using Base = NumberWork<X, Operator, NumberRowsShape<X>, Down>;
-    using typename Base::Monoid, typename Base::Shape, typename Base::Wide;
+template <typename X, typename Operator, bool Down, typename Base_ = NumberWork<X, Operator, NumberRowsShape<X>, Down>>
+struct NumberRowsWork : Base_ {
+    using Base = Base_;
+    using typename Base::Shape, typename Base::Wide;
     using Data = SkewedVectors<X, Shape>;
     using Part = typename Data::Part;
     static constexpr int buffer_bytes = Data::buffer_bytes;
@@ -194,10 +157,11 @@ struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
         : Base(params, place), buffer(memory), part(Part::of(at)) {
         if (p.ahead > 0) prefetch_ahead();
         typename Data::Fetched fetched;
+        const auto absent = NumberMonoid<X, Operator>::identity();
         if (part.whole())
-            Data::template fetch<true>(p.input, at, part, Monoid::identity(), fetched);
+            Data::template fetch<true>(p.input, at, part, absent, fetched);
         else
-            Data::template fetch<false>(p.input, at, part, Monoid::identity(), fetched);
+            Data::template fetch<false>(p.input, at, part, absent, fetched);
         Data::arrange(fetched, at, part, buffer, source);
     }
     // Brings the tile of a later block into L2 if it is a whole one of the row.
@@ -228,10 +192,10 @@ __device__ __forceinline__ void fill_absent(Steps<X, Shape>& tile, int steps, ty
     }
 }
 
-template <typename X, typename Operator>
-struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, false> {
-    using Base = NumberWork<X, Operator, NumberColumnsShape<X>, false>;
-    using typename Base::Monoid, typename Base::Shape, typename Base::Wide;
+template <typename X, typename Operator, typename Base_ = NumberWork<X, Operator, NumberColumnsShape<X>, false>>
+struct NumberColumnsWork : Base_ {
+    using Base = Base_;
+    using typename Base::Shape, typename Base::Wide;
     using Data = AlignedPacks<X, Shape>;
     static constexpr bool skewed = false;
     static constexpr int L = Shape::L, V = Shape::V;
@@ -240,7 +204,7 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, false>
     __device__ __forceinline__ NumberColumnsWork(const NumberChainParams& params, const Place& place, char*)
         : Base(params, place) {
         Data::template fetch<false>(p.input, at, {}, 0, p.time, source);
-        fill_absent(source, at.steps, Monoid::identity());
+        fill_absent(source, at.steps, NumberMonoid<X, Operator>::identity());
     }
     __device__ __forceinline__ void walk(Wide (&carry)[V]) {
         this->combine_steps(carry);
@@ -248,22 +212,21 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, false>
     }
 };
 
-// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for numbers of 8 and 16 bits,
-// for complex numbers and for long operators in f64, whose steps take more registers. number_rows has one more where
+// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for numbers of 8 bits, for
+// complex numbers and for long operators in f64, whose steps take more registers. number_rows has one more where
 // registers allow it, since blocks of few rows wait for each other with their steps in registers. i64 publishes a carry
 // in two words, which take more of them.
 template <typename Operator>
-constexpr bool has_short_steps = !requires {
+constexpr bool is_long_operator = requires {
     Operator::is_long;
 };
 template <typename X, typename Operator>
-constexpr int chained_resident = NumberPart<X>::count == 1 && sizeof(X) >= 4 &&
-                                         (has_short_steps<Operator> || std::is_same_v<X, float>)
-                                     ? 3
-                                     : 2;
+constexpr bool has_short_steps = std::is_same_v<typename Element<X>::Wide, float> || !is_long_operator<Operator>;
+template <typename X, typename Operator>
+constexpr int chained_resident = NumberPart<X>::count == 1 && sizeof(X) >= 2 && has_short_steps<X, Operator> ? 3 : 2;
 template <typename X, typename Operator>
 constexpr int rows_resident = chained_resident<X, Operator> +
-                              ((has_short_steps<Operator> && !has_all_bits<X>) || std::is_same_v<X, float> ? 1 : 0);
+                              (has_short_steps<X, Operator> && !has_all_bits<X> ? 1 : 0);
 
 template <typename X, typename Operator, bool Down>
 __global__ void __launch_bounds__(32 * chained_warps, rows_resident<X, Operator>)

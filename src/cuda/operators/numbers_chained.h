@@ -25,11 +25,13 @@ struct NumberArrays {
     const void* state_in = nullptr;
     void* state_out = nullptr;
     void* marks = nullptr;
+    int64_t* index = nullptr;
 };
 
 // Names what a launch computes.
 enum class ChainedUse {
     scan,           // OUTPUT
+    indexed,        // OUTPUT and INDEX
     sum_gradients,  // GRAD|INPUT of sums
     marks,          // the carries that `gradients` starts its tiles from
     gradients       // GRAD|INPUT of operators with slopes, from marks

@@ -85,7 +85,7 @@ struct NumberColumnsMarks : NumberColumnsWork<X, Operator> {
     // that holds the first step is never read, and has no place.
     __device__ __forceinline__ void walk(Wide (&carry)[V]) const {
         constexpr int steps = gradient_steps<Shape>;
-        RunningNumber<Operator, Wide> running[V];
+        RunningNumber<Operator, X> running[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) running[v].begin(carry[v]);
         const int64_t left = p.time - at.t0;
@@ -118,6 +118,10 @@ struct RunningSlopes {
 };
 template <typename Wide>
 struct RunningSlopes<combine::LogAddExp, Wide> : LogSum<Wide> {};
+template <>
+struct RunningSlopes<combine::LogAddExp, float> : LogSum<float> {
+    using Quick = NearLogSum;
+};
 
 // NumberGradientWork is what NumberRowsGradientWork and NumberColumnsGradientWork share. `Down` is the direction of the
 // walk over gradients, which is opposite to the scan's.
@@ -137,16 +141,15 @@ struct NumberGradientWork : NumberLane<NumberGradientParams, Shape_, Down_> {
     static __device__ __forceinline__ constexpr int scanned(int k) { return Down ? k : L - 1 - k; }
     // Sets the slopes, for y before the lane's steps. `plain` tells that all steps exist and have a step or a state
     // before them. Without one y[t] is x[t], so that slopes are 0 and 1; steps that do not exist pass g on.
-    __device__ __forceinline__ void find_slopes(const Steps<X, Shape>& source, const Wide (&y)[V], bool plain) {
-        RunningSlopes<Operator, Wide> running[V];
+    __device__ __forceinline__ void find_slopes(Steps<X, Shape>& source, const Wide (&y)[V], bool plain) {
+        const LaneNumbers<X, Shape, !Down> numbers{source};
+        with_running<RunningSlopes<Operator, Wide>>(y, numbers, [&](auto& running) {
 #pragma unroll
-        for (int v = 0; v < V; ++v) running[v].begin(y[v]);
+            for (int k = 0; k < L; ++k)
 #pragma unroll
-        for (int k = 0; k < L; ++k) {
-            const int i = scanned(k);
-#pragma unroll
-            for (int v = 0; v < V; ++v) running[v].add(source.get(i, v), left[i][v], right[i][v]);
-        }
+                for (int v = 0; v < V; ++v)
+                    running[v].add(numbers.get(k, v), left[scanned(k)][v], right[scanned(k)][v]);
+        });
         if (plain) return;
         const int64_t first = Down ? 0 : p.time - 1;
 #pragma unroll
@@ -183,11 +186,12 @@ struct NumberGradientWork : NumberLane<NumberGradientParams, Shape_, Down_> {
     // Replaces the gradients of OUTPUT by those of INPUT.
     __device__ __forceinline__ void walk_steps(Wide (&g)[V]) {
         const bool exclusive = p.exclusive != 0;
+        StepWriter<X, Shape, Down> writer{gradient};
         for_steps([&](int i) {
             Wide results[V];
 #pragma unroll
             for (int v = 0; v < V; ++v) results[v] = right[i][v] * step_back(i, v, exclusive, g[v]);
-            gradient.set(i, results);
+            writer.set(i, results);
         });
     }
     __device__ __forceinline__ Wide enter(int v) const {
@@ -232,7 +236,7 @@ struct NumberRowsGradientWork : NumberGradientWork<X, Operator, NumberGradientSh
             y[0] = static_cast<const Wide*>(p.marks)[this->state(0) * p.mark_places + place_of_mark];
         }
         const Segments<Forward, Shape, !Down> segments{at};
-        Wide through = combine_all_numbers<Operator, L, Wide>([&](int k) { return source.get(Base::scanned(k), 0); });
+        Wide through = combine_all_numbers<X, Operator>(LaneNumbers<X, Shape, !Down>{source}, 0);
         segments.scan(through);
         y[0] = segments.enter(through, y[0]);
         const int64_t first = Down ? 0 : p.time - 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of chained scans of numbers (numbers_chained.cuh, numbers_chained_backward.cuh), apart from the order of
+// Parameters of chained scans of numbers (numbers_chained.cuh, numbers_chained_index.cuh, numbers_chained_backward.cuh), apart from the order of
 // their blocks, and of scans of short rows (numbers_short_rows.cuh).
 #pragma once
 
@@ -48,6 +48,7 @@ struct NumberChainParams {
     // the kernels of gradients read them.
     void* marks = nullptr;
     int64_t mark_places = 0;
+    int64_t* index = nullptr;  // as OUTPUT; given to number_rows_index and number_columns_index alone
 };
 
 // Parameters of the gradients' kernels, whose walk is opposite to the scan's. Here `input` is INPUT, `output`

@@ -187,6 +187,7 @@ __global__ void __launch_bounds__(32 * short_number_warps, short_rows_resident<X
     using Tile = typename Row::Tile;
     using Monoid = NumberMonoid<X, Operator>;
     using Wide = typename Monoid::Wide;
+    using Numbers = LaneNumbers<X, typename Row::Shape, false>;
     constexpr int L = Row::L;
     Place at{};
     at.lane = ptx::thread_index() & 31;
@@ -218,27 +219,19 @@ __global__ void __launch_bounds__(32 * short_number_warps, short_rows_resident<X
 #pragma unroll
     for (int k = 0; k < Tiles; ++k) {
         turned(tile[k]);
-        through[k] = combine_all_numbers<Operator, L, Wide>([&](int i) { return tile[k].get(i, 0); });
+        through[k] = combine_all_numbers<X, Operator>(Numbers{tile[k]}, 0);
     }
     lanes.scan(through);
 #pragma unroll
     for (int k = 0; k < Tiles; ++k) {
-        RunningNumber<Operator, Wide> running;
-        Wide own = lanes.enter(through[k], carry);
-        running.begin(own);
-#pragma unroll
-        for (int i = 0; i < L; ++i) {
-            running.add(tile[k].get(i, 0));
-            const Wide next = running.value();
-            tile[k].set(i, 0, p.exclusive != 0 ? own : next);
-            own = next;
-        }
+        Wide own[1] = {lanes.enter(through[k], carry)};
+        combine_tile<Operator>(Numbers{tile[k]}, own, p.exclusive != 0);
         turned(tile[k]);
         if (p.output != nullptr) row.store(k, tile[k], tile[0]);
         // The carry is that of the last lane that has steps of the row: the lanes behind it come to theirs by another
         // association. Of the first tile every lane has some.
         const int last = k == 0 ? at.segments() - 1 : min(row.vectors - k * at.segments(), at.segments()) - 1;
-        const Wide left = shuffle(own, at.lane - at.segment + max(last, 0));
+        const Wide left = shuffle(own[0], at.lane - at.segment + max(last, 0));
         if (last >= 0) carry = left;
     }
     if (!row.exists() || at.segment != 0) return;

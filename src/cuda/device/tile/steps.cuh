@@ -131,6 +131,27 @@ struct Steps {
     }
 };
 
+// Sets the steps of a tile one after another, all of them, in the order of memory or against it (Down). Two 16-bit
+// steps that share a word are set together.
+template <typename T, typename Shape, bool Down>
+struct StepWriter {
+    using Tile = Steps<T, Shape>;
+    using Wide = typename Tile::Wide;
+    Tile& to;
+    Wide kept{};
+
+    __device__ __forceinline__ void set(int step, const Wide (&values)[Shape::V]) {
+        if constexpr (Tile::paired && Shape::V == 1) {
+            if ((step % 2 != 0) == Down)
+                kept = values[0];
+            else
+                to.word[step / 2] = Element<T>::narrow_pair(Down ? values[0] : kept, Down ? kept : values[0]);
+        } else {
+            to.set(step, values);
+        }
+    }
+};
+
 // Which rows and steps a lane and its warp hold. Where the host has reversed the tensors in time
 // (SequenceOffsets::mirrored), the order of memory is that of the reversed tensors.
 struct Place {

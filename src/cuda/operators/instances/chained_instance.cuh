@@ -7,6 +7,7 @@
 
 #include "cuda/operators/instances/table.h"
 #include "cuda/operators/numbers_chained_backward.cuh"
+#include "cuda/operators/numbers_chained_index.cuh"
 
 namespace flashscan::cuda {
 
@@ -33,12 +34,19 @@ ChainedKernels columns_kernels(const void* kernel) {
 
 template <typename X, typename Operator>
 ChainedNumberKernels chained_kernels(Dtype dtype, int kind) {
-    ChainedNumberKernels k{dtype, kind, {}, {}, {}};
+    ChainedNumberKernels k{dtype, kind, {}, {}, {}, {}};
     k.scan[0] =
         columns_kernels<NumberColumnsWork<X, Operator>>(reinterpret_cast<const void*>(&number_columns<X, Operator>));
     k.scan[1] = rows_kernels<NumberRowsWork<X, Operator, false>>(
         reinterpret_cast<const void*>(&number_rows<X, Operator, false>),
         reinterpret_cast<const void*>(&number_rows<X, Operator, true>));
+    if constexpr (requires { Operator::chooses; }) {
+        k.indexed[0] = columns_kernels<TakenColumnsWork<X, Operator>>(
+            reinterpret_cast<const void*>(&number_columns_index<X, Operator>));
+        k.indexed[1] = rows_kernels<TakenRowsWork<X, Operator, false>>(
+            reinterpret_cast<const void*>(&number_rows_index<X, Operator, false>),
+            reinterpret_cast<const void*>(&number_rows_index<X, Operator, true>));
+    }
     if constexpr (combine::RowOf<Operator>::has_slopes && combine::kind_of_number<X> != integer_number) {
         k.marks[0] = columns_kernels<NumberColumnsMarks<X, Operator>>(
             reinterpret_cast<const void*>(&number_columns_marks<X, Operator>));

@@ -13,7 +13,7 @@ void add(std::vector<ShortNumberKernels>& table, Dtype dtype) {
     combine::for_each_operator<typename Element<X>::Wide>([&](auto op) {
         using Operator = decltype(op);
         // logaddexp of f64 calls exp and log1p, and is left to number_rows, which has more registers.
-        if constexpr (has_short_steps<Operator> || !std::is_same_v<X, double>) {
+        if constexpr (has_short_steps<X, Operator>) {
             using K = ShortNumberKernels;
             K k{dtype, combine::RowOf<Operator>::number, 16 / static_cast<int>(sizeof(X)), {}, nullptr};
             k.kernel[0] = reinterpret_cast<const void*>(&number_short_rows<X, Operator, K::tiles[0], false>);

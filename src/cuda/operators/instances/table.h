@@ -7,7 +7,7 @@
 
 namespace flashscan::cuda {
 
-// Chained scans of many rows of numbers (numbers_chained.cuh, numbers_chained_backward.cuh), of one layout.
+// Chained scans of many rows of numbers (numbers_chained.cuh and what includes it), of one layout.
 struct ChainedKernels {
     // [down], with NumberChainParams or NumberGradientParams and ChainedSets; down with time innermost alone.
     const void* kernel[2] = {};
@@ -23,6 +23,7 @@ struct ChainedNumberKernels {
     Dtype dtype{};
     int kind = 0;  // the OperatorKind
     ChainedKernels scan[2];
+    ChainedKernels indexed[2];              // with INDEX, of operators that have it
     ChainedKernels marks[2], gradients[2];  // none where all slopes are 1
 };
 
