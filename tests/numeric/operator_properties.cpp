@@ -218,6 +218,30 @@ TEST_P(OperatorBits, OfMinimaAndMaximaAreThoseOfAnElement) {
                 }
 }
 
+// logaddexp of -infinity and a number is the number.
+TEST_P(OperatorBits, OfLogarithmsOfOneNumberAreTheNumber) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    for (const char* dtype : {"f32", "bf16", "f16"})
+        for (const char* shape : long_and_short)
+            for (const float number : {951.04376220703125F, 819762.4375F, 0.3F, -77.7F, 952.0F, -0.28125F}) {
+                const bool short_number = number == 952.0F || number == -0.28125F;  // of 8 digits
+                if (!short_number && std::string(dtype) != "f32") continue;
+                for (const int64_t place : {0, 7, 39}) {
+                    const OperatorProblem p =
+                        operator_problem_of(std::string("operator fwd logaddexp ") + dtype + " " + shape);
+                    OperatorData data = make_data(p);
+                    std::fill(data.input.begin(), data.input.end(), Value(-infinity));
+                    for (int64_t b = 0; b < p.batch; ++b)
+                        for (int64_t c = 0; c < p.channels; ++c)
+                            data.input[p.place(b, p.reverse ? p.time - 1 - place : place, c, 1)] = number;
+                    const OperatorOutcome outcome = run(p, data);
+                    expect_steps(
+                        p, data, outcome[output_id], [](double l, double r) { return std::max(l, r); },
+                        [](double got, double want) { return got == want; });
+                }
+            }
+}
+
 // Numbers that are far apart, next to the largest of their dtype, or infinite.
 TEST_P(OperatorBits, OfFarLogarithmsAreNearTheReference) {
     const double infinity = std::numeric_limits<double>::infinity();

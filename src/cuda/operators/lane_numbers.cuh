@@ -2,8 +2,9 @@
 // How a lane combines the numbers of its tile: all into one, for the first pass of a scan, and one after the other from
 // a carry, for the second.
 //
-// Quick      Minima, maxima and logaddexp have a second way to combine numbers, which suits most numbers and takes half
-//            the instructions or less. A lane asks once for all of its numbers which way it has to take.
+// Quick      Minima and maxima of 16-bit numbers, and logaddexp of these and of f32, have a second way to combine
+//            numbers, which suits most numbers and takes half the instructions or less. A lane asks once for all of its
+//            numbers which way it has to take.
 // Registers  16-bit numbers are widened in each pass. The compiler is kept from holding widened numbers from one pass
 //            to the next, which would take as many registers again as the tile.
 #pragma once
@@ -19,16 +20,18 @@ namespace flashscan::cuda {
 // Combines numbers one after the other, and holds what they have combined to. `Quick`, if a struct like this has one,
 // is another, which suits most numbers and takes fewer instructions; its begin() returns whether it suits those that
 // come.
-template <typename Operator, typename X, typename Wide = typename Element<X>::Wide>
-struct RunningNumber {
+template <typename Operator, typename Wide>
+struct CombinedNumber {
     Wide y;
     __device__ __forceinline__ void begin(Wide first) { y = first; }
     __device__ __forceinline__ void add(Wide x) { y = combine_numbers<Operator, false>(y, x); }
     __device__ __forceinline__ Wide value() const { return y; }
 };
+template <typename Operator, typename X, typename Wide = typename Element<X>::Wide>
+struct RunningNumber : CombinedNumber<Operator, Wide> {};
 template <typename X>
 struct RunningNumber<combine::LogAddExp, X, float> : LogSum<float> {
-    using Quick = NearLogSum;
+    using Quick = NearLogSum<sizeof(X) == 2>;
 };
 
 // The numbers of a lane's tile in the order of the scan.
@@ -57,7 +60,7 @@ struct LaneNumbers {
         if (Shape::V == 2) return v == 0 ? low : high;
         return Max ? ptx::greatest_of(low, high) : ptx::least_of(low, high);
     }
-    // The greatest number of row v. NaNs count as numbers of 16 bits alone.
+    // The greatest number of row v. Of 16-bit numbers it is NaN if one is; wider NaNs are passed over.
     __device__ __forceinline__ Wide greatest(int v) const {
         if constexpr (sizeof(X) == 2) {
             return extremum<true>(v);
@@ -101,12 +104,9 @@ struct QuickExtremum {
 };
 // Of 16-bit numbers alone: f32 runs at the speed of memory either way.
 template <bool Max, typename X>
-requires(sizeof(X) == 2) struct RunningNumber<combine::Extremum<Max>, X, float> {
+requires(sizeof(X) == 2) struct RunningNumber<combine::Extremum<Max>, X, float>
+    : CombinedNumber<combine::Extremum<Max>, float> {
     using Quick = QuickExtremum<Max>;
-    float y;
-    __device__ __forceinline__ void begin(float first) { y = first; }
-    __device__ __forceinline__ void add(float x) { y = combine::Extremum<Max>::combine(y, x); }
-    __device__ __forceinline__ float value() const { return y; }
 };
 
 // Calls body(running), where `running[v]` holds carry[v], and body adds the lane's numbers to it.
@@ -131,7 +131,7 @@ template <typename X, typename Operator, typename Numbers>
 __device__ __forceinline__ auto combine_all_numbers(const Numbers& numbers, int v) {
     using Wide = typename Element<X>::Wide;
     if constexpr (std::is_same_v<Operator, combine::LogAddExp>) {
-        return log_of_sum<Wide>(numbers, v);
+        return log_of_sum<X>(numbers, v);
     } else {
         using Running = RunningNumber<Operator, X>;
         if constexpr (requires { typename Running::Quick; }) {

@@ -5,11 +5,11 @@
 // lies between 1 and n + 1. A greater x rescales the sum (Milakov, Gimelshein: Online normalizer calculation for
 // softmax, 2018). Each step waits for one multiply-add of the step before.
 //
-// Most numbers are less than what the numbers before them have come to, or little greater. A lane's sum then has one
-// place of reference for all of the lane's steps, which takes half as many instructions.
+// Most numbers are less than what the numbers before them have come to, or little greater. A lane then subtracts one
+// and the same number from all of its numbers (NearLogSum), which takes half as many instructions.
 //
-// In f32 the absolute error of an exponential and of a logarithm is 2^-22 at most, so that a result near 0 loses
-// digits: that of 0 and -20 is 0.
+// In f32 the absolute error of an exponential below 1 and of a logarithm is 2^-22 at most, so that a result near 0
+// loses digits: that of 0 and -20 is 0.
 #pragma once
 
 #include "cuda/device/math/quick_double.cuh"
@@ -18,7 +18,7 @@
 
 namespace flashscan::cuda {
 
-// exp(x) for x <= 0. Callers pass larger x only beside an infinite one, where any positive result gives theirs.
+// exp(x) for x <= 0. A larger x comes only beside an infinite greatest number, which the result is whatever this gives.
 __device__ __forceinline__ float exp_of_negative(float x) { return ptx::quick_exp2(x * log2_e); }
 __device__ __forceinline__ double exp_of_negative(double x) { return ::exp(x); }
 // log(x) and 1 / x for sums of exponentials, one of which is 1, so that x >= 1. The logarithm also takes 0.
@@ -58,24 +58,27 @@ struct LogSum {
     }
 };
 
-// The quotient of a smaller number and log(2) is off by 1/16 at most, and the logarithm of a sum by as much.
-constexpr float largest_scaled = 0x1p20F;
-
-// The same in f32 for numbers that are at most `reach` greater than the first two, whose greater one is `base`.
+// The same in f32 for numbers that are at most `reach` greater than the greater of y and the lane's first number, which
+// is `base`. With Scaled an exponential takes an instruction less, since the quotient of base and log(2) is rounded
+// once for all of them. Below `largest` this shifts the result by less than the last place of base, so that logaddexp
+// of -infinity and x need not be x: it is for 16-bit numbers, or where only ratios of exponentials count.
+template <bool Scaled>
 struct NearLogSum {
-    static constexpr float reach = 4;
-    float base, scaled, sum;  // `scaled` is base / log(2)
+    static constexpr float reach = 4, largest = 0x1p20F;
+    float base, scaled, sum;
 
     // Begins with y, before a lane's numbers of row v (LaneNumbers of lane_numbers.cuh). Returns whether they are
-    // within reach and not too large. A NaN makes the sum NaN.
+    // within reach and base is not too large. A NaN makes the sum NaN.
     template <typename Numbers>
     __device__ __forceinline__ bool begin(float y, const Numbers& numbers, int v) {
         base = fmaxf(y, numbers.get(0, v));
         scaled = base * log2_e;
         sum = exponential(y);
-        return numbers.greatest(v) <= base + reach && fabsf(base) < largest_scaled;
+        return numbers.greatest(v) <= base + reach && fabsf(base) < largest;
     }
-    __device__ __forceinline__ float exponential(float x) const { return ptx::quick_exp2(fmaf(x, log2_e, -scaled)); }
+    __device__ __forceinline__ float exponential(float x) const {
+        return ptx::quick_exp2(Scaled ? fmaf(x, log2_e, -scaled) : (x - base) * log2_e);
+    }
     __device__ __forceinline__ float value() const { return fmaf(ptx::quick_log2(sum), log_of_2, base); }
     __device__ __forceinline__ void add(float x) { sum += exponential(x); }
     __device__ __forceinline__ void add(float x, float& left, float& right) {
@@ -87,17 +90,18 @@ struct NearLogSum {
 };
 
 // The logaddexp of a lane's numbers of row v, which need not wait for each other.
-template <typename Wide, typename Numbers>
-__device__ __forceinline__ Wide log_of_sum(const Numbers& numbers, int v) {
+template <typename X, typename Numbers>
+__device__ __forceinline__ typename Numbers::Wide log_of_sum(const Numbers& numbers, int v) {
+    using Wide = typename Numbers::Wide;
     constexpr int L = Numbers::L;
     const Wide most = numbers.greatest(v);
     Wide sum[4] = {};
     const auto whole = [&] { return most + log_of_exponentials((sum[0] + sum[1]) + (sum[2] + sum[3])); };
-    if constexpr (std::is_same_v<Wide, float>) {
-        if (fabsf(most) < largest_scaled) {
-            const float scaled = most * log2_e;
+    if constexpr (sizeof(X) == 2) {
+        if (fabsf(most) < NearLogSum<true>::largest) {
+            const NearLogSum<true> near{most, most * log2_e, 0};
 #pragma unroll
-            for (int k = 0; k < L; ++k) sum[k % 4] += ptx::quick_exp2(fmaf(numbers.get(k, v), log2_e, -scaled));
+            for (int k = 0; k < L; ++k) sum[k % 4] += near.exponential(numbers.get(k, v));
             return whole();
         }
         numbers.widen_again();

@@ -120,7 +120,7 @@ template <typename Wide>
 struct RunningSlopes<combine::LogAddExp, Wide> : LogSum<Wide> {};
 template <>
 struct RunningSlopes<combine::LogAddExp, float> : LogSum<float> {
-    using Quick = NearLogSum;
+    using Quick = NearLogSum<true>;
 };
 
 // NumberGradientWork is what NumberRowsGradientWork and NumberColumnsGradientWork share. `Down` is the direction of the

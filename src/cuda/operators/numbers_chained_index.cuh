@@ -3,7 +3,7 @@
 // number_rows_index with time innermost and number_columns_index with channels innermost. They are those of
 // numbers_chained.cuh, but for the monoid and for INDEX.
 //
-//     y[t] = y[t-1] o x[t]        INDEX[t] = t where x[t] is taken, else INDEX[t-1], and -1 at first
+//     y[t] = y[t-1] o x[t]        INDEX[t] = t where x[t] is taken, else INDEX[t-1], and -1 before, as for STATE_IN
 //
 // Monoid     A number together with the step that it comes from. Of two runs of steps the later one is taken if its
 //            number is, or if there is nothing before it.
@@ -81,18 +81,20 @@ struct TakenWork : NumberLane<NumberChainParams, Shape_, Down_> {
         return p.input.time < 0 ? static_cast<int>(p.time) - t : t + 1;
     }
     template <typename Then>
-    __device__ __forceinline__ void summarize(Wide (&through)[V], Then&& then) const {
+    __device__ __forceinline__ void summarize(Wide (&through)[V], Then&& then) {
+        const LaneNumbers<X, Shape, Down> numbers{source};
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            through[v].number = Monoid::Number::identity();
+            auto y = Monoid::Number::identity();
             int last = first_step();
 #pragma unroll
             for (int k = 0; k < L; ++k) {
-                const auto x = source.get(Down ? L - 1 - k : k, v);
-                if (Operator::takes_right(through[v].number, x)) last = k;
-                through[v].number = combine_numbers<Operator, false>(through[v].number, x);
+                const auto x = numbers.get(k, v);
+                const bool takes = Operator::takes_right(y, x);
+                last = takes ? k : last;
+                y = takes ? x : y;
             }
-            through[v].step = last < 0 ? 0 : step(at.t0, last);
+            through[v] = {y, last < 0 ? 0 : step(at.t0, last)};
         }
         then();
     }
@@ -114,8 +116,9 @@ struct TakenWork : NumberLane<NumberChainParams, Shape_, Down_> {
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 const auto x = numbers.get(k, v);
-                if (Operator::takes_right(y[v], x)) taken[v] |= Mask{1} << k;
-                y[v] = combine_numbers<Operator, false>(y[v], x);
+                const bool takes = Operator::takes_right(y[v], x);
+                taken[v] |= takes ? Mask{1} << k : 0;
+                y[v] = takes ? x : y[v];
             }
             writer.set(Down ? L - 1 - k : k, y);
         }
@@ -182,7 +185,7 @@ struct TakenColumnsWork : NumberColumnsWork<X, Operator, TakenWork<X, Operator, 
 
     __device__ __forceinline__ void walk(Wide (&carry)[V]) {
         Base::walk(carry);
-        if (!this->writes() || at.rows == 0) return;
+        if (!this->writes() || at.steps == 0) return;
         int64_t* to = p.index + (at.batch * p.time + this->step(at.t0, 0) - 1) * p.rows + at.row;
         const int64_t stride = p.input.time < 0 ? -p.rows : p.rows;
 #pragma unroll

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of chained scans of numbers (numbers_chained.cuh, numbers_chained_index.cuh, numbers_chained_backward.cuh), apart from the order of
-// their blocks, and of scans of short rows (numbers_short_rows.cuh).
+// Parameters of chained scans of numbers (numbers_chained.cuh, numbers_chained_index.cuh,
+// numbers_chained_backward.cuh), apart from the order of their blocks, and of scans of short rows
+// (numbers_short_rows.cuh).
 #pragma once
 
 #include "cuda/device/tile/sequences.h"
