@@ -170,21 +170,27 @@ constexpr const char* long_and_short[] = {"b1 t9001 c1",           "b2 t3000 c3 
                                           "b3 t333 c5 BCT",        "b2 t1024 c64",    "b2 t1000 c40 reverse",
                                           "b1 t40 c3 BCT reverse", "b2 t256 c32 BCT"};
 
+// Calls take(b, c, i, place) for step i of each row, counted in the order of the scan, and its place in the arrays.
+template <typename Take>
+void for_steps_in_order(const OperatorProblem& p, Take&& take) {
+    for (int64_t b = 0; b < p.batch; ++b)
+        for (int64_t c = 0; c < p.channels; ++c)
+            for (int64_t i = 0; i < p.time; ++i) take(b, c, i, p.place(b, p.reverse ? p.time - 1 - i : i, c, 1));
+}
+
 // What min or max, and logaddexp, make of a row one step after another.
 template <typename Combine>
 void expect_steps(const OperatorProblem& p, const OperatorData& data, const Values& output, Combine&& combine,
                   const std::function<bool(double, double)>& agree) {
-    for (int64_t b = 0; b < p.batch; ++b)
-        for (int64_t c = 0; c < p.channels; ++c) {
-            double y = 0;
-            for (int64_t i = 0; i < p.time; ++i) {
-                const auto place = p.place(b, p.reverse ? p.time - 1 - i : i, c, 1);
-                const double x = data.input[place].real();
-                y = i == 0 ? x : combine(y, x);
-                ASSERT_TRUE(agree(output[place].real(), y))
-                    << text_of(p) << ": step " << i << " got " << output[place].real() << ", expected " << y;
-            }
-        }
+    double y = 0;
+    bool agrees = true;
+    for_steps_in_order(p, [&](int64_t, int64_t, int64_t i, size_t place) {
+        if (!agrees) return;  // one failure is enough
+        const double x = data.input[place].real();
+        y = i == 0 ? x : combine(y, x);
+        agrees = agree(output[place].real(), y);
+        ASSERT_TRUE(agrees) << text_of(p) << ": step " << i << " got " << output[place].real() << ", expected " << y;
+    });
 }
 
 // Signs of zeros and NaNs are those of the element that is taken: of equal ones the first, of NaN the first.
@@ -198,16 +204,14 @@ TEST_P(OperatorBits, OfMinimaAndMaximaAreThoseOfAnElement) {
                                                                   (max ? "max " : "min ") + dtype + " " + shape);
                     OperatorData data = make_data(p);
                     // Numbers on the far side of 0, then zeros of both signs, then numbers on the near side.
-                    for (int64_t b = 0; b < p.batch; ++b)
-                        for (int64_t c = 0; c < p.channels; ++c)
-                            for (int64_t i = 0; i < p.time; ++i) {
-                                const int64_t part = (8 + c + b) * i / p.time, any = (i * 7 + c * 3 + b) % 11;
-                                const double zero = any % 3 == 0 ? -0.0 : 0.0;
-                                double x = part < 3 ? -1.0 - static_cast<double>(any) : zero;
-                                if (part > 5 && any == 4) x = static_cast<double>(part);
-                                if (has_nan && part > 4 && any == 7) x = nan;
-                                data.input[p.place(b, p.reverse ? p.time - 1 - i : i, c, 1)] = max ? x : -x;
-                            }
+                    for_steps_in_order(p, [&](int64_t b, int64_t c, int64_t i, size_t place) {
+                        const int64_t part = (8 + c + b) * i / p.time, any = (i * 7 + c * 3 + b) % 11;
+                        const double zero = any % 3 == 0 ? -0.0 : 0.0;
+                        double x = part < 3 ? -1.0 - static_cast<double>(any) : zero;
+                        if (part > 5 && any == 4) x = static_cast<double>(part);
+                        if (has_nan && part > 4 && any == 7) x = nan;
+                        data.input[place] = max ? x : -x;
+                    });
                     const OperatorOutcome outcome = run(p, data);
                     const auto later_is_taken = [&](double l, double r) { return l == l && !(max ? r <= l : r >= l); };
                     expect_steps(
@@ -230,10 +234,9 @@ TEST_P(OperatorBits, OfLogarithmsOfOneNumberAreTheNumber) {
                     const OperatorProblem p =
                         operator_problem_of(std::string("operator fwd logaddexp ") + dtype + " " + shape);
                     OperatorData data = make_data(p);
-                    std::fill(data.input.begin(), data.input.end(), Value(-infinity));
-                    for (int64_t b = 0; b < p.batch; ++b)
-                        for (int64_t c = 0; c < p.channels; ++c)
-                            data.input[p.place(b, p.reverse ? p.time - 1 - place : place, c, 1)] = number;
+                    for_steps_in_order(p, [&](int64_t, int64_t, int64_t i, size_t at) {
+                        data.input[at] = i == place ? static_cast<double>(number) : -infinity;
+                    });
                     const OperatorOutcome outcome = run(p, data);
                     expect_steps(
                         p, data, outcome[output_id], [](double l, double r) { return std::max(l, r); },
@@ -255,17 +258,15 @@ TEST_P(OperatorBits, OfFarLogarithmsAreNearTheReference) {
                 const OperatorProblem p =
                     operator_problem_of(std::string("operator fwd logaddexp ") + type.name + " " + shape);
                 OperatorData data = make_data(p);
-                for (int64_t b = 0; b < p.batch; ++b)
-                    for (int64_t c = 0; c < p.channels; ++c)
-                        for (int64_t i = 0; i < p.time; ++i) {
-                            const int64_t part = (8 + c + b) * i / p.time, any = (i * 7 + c * 3 + b) % 11;
-                            const double levels[] = {-type.largest, -1e20, -2e9, -4e6, -40, 24, 3e6, 1e11, 1e20};
-                            double x = levels[std::min<int64_t>(part, 8)] + static_cast<double>(any);
-                            if (part < 1) x = infinite && any != 5 ? -infinity : -type.largest;
-                            if (part > 6) x = any == 5 ? (infinite ? infinity : type.largest) : x;
-                            if (!std::isinf(x)) x = std::clamp(x, -type.largest, type.largest);
-                            data.input[p.place(b, p.reverse ? p.time - 1 - i : i, c, 1)] = x;
-                        }
+                for_steps_in_order(p, [&](int64_t b, int64_t c, int64_t i, size_t place) {
+                    const int64_t part = (8 + c + b) * i / p.time, any = (i * 7 + c * 3 + b) % 11;
+                    const double levels[] = {-type.largest, -1e20, -2e9, -4e6, -40, 24, 3e6, 1e11, 1e20};
+                    double x = levels[std::min<int64_t>(part, 8)] + static_cast<double>(any);
+                    if (part < 1) x = infinite && any != 5 ? -infinity : -type.largest;
+                    if (part > 6) x = any == 5 ? (infinite ? infinity : type.largest) : x;
+                    if (!std::isinf(x)) x = std::clamp(x, -type.largest, type.largest);
+                    data.input[place] = x;
+                });
                 const OperatorOutcome outcome = run(p, data);
                 expect_steps(
                     p, data, outcome[output_id],

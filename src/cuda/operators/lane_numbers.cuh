@@ -34,6 +34,11 @@ struct RunningNumber<combine::LogAddExp, X, float> : LogSum<float> {
     using Quick = NearLogSum<sizeof(X) == 2>;
 };
 
+template <bool Max>
+__device__ __forceinline__ float extremum_of(float a, float b) {
+    return Max ? ptx::greatest_of(a, b) : ptx::least_of(a, b);
+}
+
 // The numbers of a lane's tile in the order of the scan.
 template <typename X, typename Shape, bool Down>
 struct LaneNumbers {
@@ -42,7 +47,9 @@ struct LaneNumbers {
     static constexpr int L = Shape::L;
     Tile& tile;
 
-    __device__ __forceinline__ Wide get(int k, int v) const { return tile.get(Down ? L - 1 - k : k, v); }
+    // The step in the order of memory that is the k-th in the order of the scan.
+    static __device__ __forceinline__ constexpr int step(int k) { return Down ? L - 1 - k : k; }
+    __device__ __forceinline__ Wide get(int k, int v) const { return tile.get(step(k), v); }
     // Makes the compiler widen numbers that are narrower in memory once more: kept from one use to the next, they would
     // occupy registers.
     __device__ __forceinline__ void widen_again() const {
@@ -58,7 +65,7 @@ struct LaneNumbers {
         for (int i = 1; i < Tile::count; ++i) most = ptx::extremum_of_pairs<X, Max>(most, tile.word[i]);
         const float low = Element<X>::widen_half(most, 0), high = Element<X>::widen_half(most, 1);
         if (Shape::V == 2) return v == 0 ? low : high;
-        return Max ? ptx::greatest_of(low, high) : ptx::least_of(low, high);
+        return extremum_of<Max>(low, high);
     }
     // The greatest number of row v. Of 16-bit numbers it is NaN if one is; wider NaNs are passed over.
     __device__ __forceinline__ Wide greatest(int v) const {
@@ -84,8 +91,7 @@ struct QuickExtremum {
     template <typename Numbers>
     __device__ __forceinline__ bool begin(float first, const Numbers& numbers, int v) {
         y = first;
-        const float most = numbers.template extremum<Max>(v);
-        const float last = Max ? ptx::greatest_of(first, most) : ptx::least_of(first, most);
+        const float last = extremum_of<Max>(first, numbers.template extremum<Max>(v));
         if (first * last > 0) return true;
         numbers.widen_again();
         float least = fabsf(first);
@@ -155,7 +161,7 @@ __device__ __forceinline__ void delay_steps(const LaneNumbers<X, Shape, Down>& n
         Wide values[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) values[v] = k > 0 ? numbers.get(k - 1, v) : before[v];
-        writer.set(Down ? Shape::L - 1 - k : k, values);
+        writer.set(numbers.step(k), values);
     }
 }
 
@@ -177,7 +183,7 @@ __device__ __forceinline__ void combine_tile(const LaneNumbers<X, Shape, Down>& 
                 running[v].add(numbers.get(k, v));
                 carry[v] = running[v].value();
             }
-            writer.set(Down ? L - 1 - k : k, carry);
+            writer.set(numbers.step(k), carry);
         }
     });
     if (exclusive) delay_steps(numbers, before);

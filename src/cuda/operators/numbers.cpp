@@ -12,7 +12,7 @@
 namespace flashscan::cuda {
 namespace {
 
-bool is_aligned_to_vectors(const void* array) { return reinterpret_cast<uintptr_t>(array) % 16 == 0; }
+bool is_aligned(const void* array, uintptr_t bytes) { return reinterpret_cast<uintptr_t>(array) % bytes == 0; }
 
 // Both passes, for elements that are one channel or as many neighbouring channels as fill a 32-bit word. Backward,
 // which integers do not have, begins with the scan, of which it keeps only the carries into chunks (marks).
@@ -111,7 +111,7 @@ class Numbers final : public OperatorKernel {
                                   .state_out = b.state_out,
                                   .index = static_cast<int64_t*>(b.index)};
         if (b.index != nullptr) {
-            if (chained_indexed_ && chained_indexed_->takes({b.input, output}) && is_aligned_to_vectors(b.index))
+            if (chained_indexed_ && chained_indexed_->takes({b.input, output}) && is_aligned(b.index, 16))
                 return chained_indexed_->run(arrays, b.scratch, stream);
             return indexed_->scan.forward(b, stream);
         }
@@ -156,9 +156,8 @@ class Numbers final : public OperatorKernel {
   private:
     const Variant& pick(std::initializer_list<const void*> data) const {
         const Variant& first = *variants_.front();
-        const bool aligned = std::all_of(data.begin(), data.end(), [&](const void* x) {
-            return reinterpret_cast<uintptr_t>(x) % first.alignment() == 0;
-        });
+        const bool aligned =
+            std::all_of(data.begin(), data.end(), [&](const void* x) { return is_aligned(x, first.alignment()); });
         return aligned ? first : *variants_.back();
     }
 

@@ -74,30 +74,42 @@ struct NumberLane {
     const Place& at;
 
     __device__ __forceinline__ NumberLane(const Params& params, const Place& place) : p(params), at(place) {}
-
-    template <typename Body>
-    static __device__ __forceinline__ void for_steps(Body&& body) {
-#pragma unroll
-        for (int k = 0; k < L; ++k) body(Down ? L - 1 - k : k);
-    }
     __device__ __forceinline__ bool writes() const { return p.output.data != nullptr; }
     // The place of the lane's row v among the states.
     __device__ __forceinline__ int64_t state(int v) const { return at.batch * p.rows + at.row + v; }
 };
 
-// NumberWork is what NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh).
-// A lane's tile has as many steps as that of a linear recurrence forward.
-template <typename X, typename Operator, typename Shape_, bool Down_>
-struct NumberWork : NumberLane<NumberChainParams, Shape_, Down_> {
+// A lane of a scan, with its elements of INPUT, which those of OUTPUT take the place of. A lane's tile has as many steps
+// as that of a linear recurrence forward.
+template <typename X, typename Shape_, bool Down_>
+struct NumberScanLane : NumberLane<NumberChainParams, Shape_, Down_> {
     using Lane = NumberLane<NumberChainParams, Shape_, Down_>;
-    using Monoid = NumberMonoid<X, Operator>;
-    using Wide = typename Monoid::Wide;
-    using Lane::Lane, Lane::Down, Lane::L, Lane::V, Lane::p, Lane::at, Lane::for_steps, Lane::state;
+    using Number = typename Element<X>::Wide;
+    using Lane::Lane, Lane::Down, Lane::p, Lane::state;
     using typename Lane::Shape;
 
     Steps<X, Shape> source;
 
     __device__ __forceinline__ LaneNumbers<X, Shape, Down> numbers() { return {source}; }
+    __device__ __forceinline__ Number state_in(int v) const { return static_cast<const Number*>(p.state_in)[state(v)]; }
+    __device__ __forceinline__ bool is_left() const { return p.state_out != nullptr || p.reduced != nullptr; }
+    __device__ __forceinline__ void leave_state(int v, Number y) const {
+        if (p.state_out != nullptr) static_cast<Number*>(p.state_out)[state(v)] = y;
+    }
+    // The result of a reduction.
+    __device__ __forceinline__ void store_reduced(int v, Number y) const {
+        store_number<X>(static_cast<char*>(p.reduced) + state(v) * sizeof(X), y, false);
+    }
+};
+
+// NumberWork is what NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh).
+template <typename X, typename Operator, typename Shape_, bool Down_>
+struct NumberWork : NumberScanLane<X, Shape_, Down_> {
+    using Lane = NumberScanLane<X, Shape_, Down_>;
+    using Monoid = NumberMonoid<X, Operator>;
+    using Wide = typename Monoid::Wide;
+    using Lane::Lane, Lane::V, Lane::p, Lane::numbers;
+
     template <typename Then>
     __device__ __forceinline__ void summarize(Wide (&through)[V], Then&& then) {
 #pragma unroll
@@ -110,13 +122,11 @@ struct NumberWork : NumberLane<NumberChainParams, Shape_, Down_> {
         combine_tile<Operator>(numbers(), carry, p.exclusive != 0);
     }
     __device__ __forceinline__ Wide enter(int v) const {
-        return p.state_in == nullptr ? Monoid::start_of_row(p.exclusive != 0)
-                                     : static_cast<const Wide*>(p.state_in)[state(v)];
+        return p.state_in == nullptr ? Monoid::start_of_row(p.exclusive != 0) : this->state_in(v);
     }
-    __device__ __forceinline__ bool is_left() const { return p.state_out != nullptr || p.reduced != nullptr; }
     __device__ __forceinline__ void leave(int v, Wide carry) const {
-        if (p.state_out != nullptr) static_cast<Wide*>(p.state_out)[state(v)] = carry;
-        if (p.reduced != nullptr) store_number<X>(static_cast<char*>(p.reduced) + state(v) * sizeof(X), carry, false);
+        this->leave_state(v, carry);
+        if (p.reduced != nullptr) this->store_reduced(v, carry);
     }
 };
 
@@ -216,10 +226,6 @@ struct NumberColumnsWork : Base_ {
 // complex numbers and for long operators in f64, whose steps take more registers. number_rows has one more where
 // registers allow it, since blocks of few rows wait for each other with their steps in registers. i64 publishes a carry
 // in two words, which take more of them.
-template <typename Operator>
-constexpr bool is_long_operator = requires {
-    Operator::is_long;
-};
 template <typename X, typename Operator>
 constexpr bool has_short_steps = std::is_same_v<typename Element<X>::Wide, float> || !is_long_operator<Operator>;
 template <typename X, typename Operator>

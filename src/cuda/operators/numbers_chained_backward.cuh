@@ -131,24 +131,29 @@ struct NumberGradientWork : NumberLane<NumberGradientParams, Shape_, Down_> {
     using Wide = typename Element<X>::Wide;
     using Monoid = SlopeMonoid<Wide>;
     using Map = typename Monoid::Map;
-    using Lane::Lane, Lane::Down, Lane::L, Lane::V, Lane::p, Lane::at, Lane::for_steps, Lane::state;
+    using Lane::Lane, Lane::Down, Lane::L, Lane::V, Lane::p, Lane::at, Lane::state;
     using typename Lane::Shape;
 
     Steps<X, Shape> gradient;      // GRAD|OUTPUT, then GRAD|INPUT
     Wide left[L][V], right[L][V];  // the slopes dy[t]/dy[t-1] and dy[t]/dx[t]
 
-    // The lane's step that is the k-th in the order of the scan.
-    static __device__ __forceinline__ constexpr int scanned(int k) { return Down ? k : L - 1 - k; }
+    using Scanned = LaneNumbers<X, Shape, !Down>;  // in the order of the scan
+
+    template <typename Body>
+    static __device__ __forceinline__ void for_steps(Body&& body) {
+#pragma unroll
+        for (int k = 0; k < L; ++k) body(Down ? L - 1 - k : k);
+    }
     // Sets the slopes, for y before the lane's steps. `plain` tells that all steps exist and have a step or a state
     // before them. Without one y[t] is x[t], so that slopes are 0 and 1; steps that do not exist pass g on.
     __device__ __forceinline__ void find_slopes(Steps<X, Shape>& source, const Wide (&y)[V], bool plain) {
-        const LaneNumbers<X, Shape, !Down> numbers{source};
+        const Scanned numbers{source};
         with_running<RunningSlopes<Operator, Wide>>(y, numbers, [&](auto& running) {
 #pragma unroll
             for (int k = 0; k < L; ++k)
 #pragma unroll
                 for (int v = 0; v < V; ++v)
-                    running[v].add(numbers.get(k, v), left[scanned(k)][v], right[scanned(k)][v]);
+                    running[v].add(numbers.get(k, v), left[numbers.step(k)][v], right[numbers.step(k)][v]);
         });
         if (plain) return;
         const int64_t first = Down ? 0 : p.time - 1;
@@ -236,7 +241,7 @@ struct NumberRowsGradientWork : NumberGradientWork<X, Operator, NumberGradientSh
             y[0] = static_cast<const Wide*>(p.marks)[this->state(0) * p.mark_places + place_of_mark];
         }
         const Segments<Forward, Shape, !Down> segments{at};
-        Wide through = combine_all_numbers<X, Operator>(LaneNumbers<X, Shape, !Down>{source}, 0);
+        Wide through = combine_all_numbers<X, Operator>(typename Base::Scanned{source}, 0);
         segments.scan(through);
         y[0] = segments.enter(through, y[0]);
         const int64_t first = Down ? 0 : p.time - 1;

@@ -58,15 +58,14 @@ struct TakenMonoid {
 
 // TakenWork is what the works of both layouts share, in the place of NumberWork.
 template <typename X, typename Operator, typename Shape_, bool Down_>
-struct TakenWork : NumberLane<NumberChainParams, Shape_, Down_> {
-    using Lane = NumberLane<NumberChainParams, Shape_, Down_>;
+struct TakenWork : NumberScanLane<X, Shape_, Down_> {
+    using Lane = NumberScanLane<X, Shape_, Down_>;
     using Monoid = TakenMonoid<X, Operator>;
     using Wide = typename Monoid::Wide;
-    using Lane::Lane, Lane::Down, Lane::L, Lane::V, Lane::p, Lane::at, Lane::state;
+    using Lane::Lane, Lane::Down, Lane::L, Lane::V, Lane::p, Lane::at, Lane::source, Lane::state;
     using typename Lane::Shape;
     using Mask = std::conditional_t<(L > 32), uint64_t, uint32_t>;
 
-    Steps<X, Shape> source;
     Mask taken[V];  // bit k: whether the lane's step that is the k-th in the order of the scan is taken
     int before[V];  // the step, counted from 1, that y comes from before the lane's steps
 
@@ -77,12 +76,12 @@ struct TakenWork : NumberLane<NumberChainParams, Shape_, Down_> {
     }
     // The lane's step that is the k-th in the order of the scan, counted from 1 in the order of INPUT.
     __device__ __forceinline__ int step(int64_t t0, int k) const {
-        const int t = static_cast<int>(t0) + (Down ? L - 1 - k : k);
+        const int t = static_cast<int>(t0) + LaneNumbers<X, Shape, Down>::step(k);
         return p.input.time < 0 ? static_cast<int>(p.time) - t : t + 1;
     }
     template <typename Then>
     __device__ __forceinline__ void summarize(Wide (&through)[V], Then&& then) {
-        const LaneNumbers<X, Shape, Down> numbers{source};
+        const auto numbers = this->numbers();
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             auto y = Monoid::Number::identity();
@@ -100,7 +99,7 @@ struct TakenWork : NumberLane<NumberChainParams, Shape_, Down_> {
     }
     // Replaces the lane's elements by those of OUTPUT and sets its marks.
     __device__ __forceinline__ void combine_steps(Wide (&carry)[V]) {
-        const LaneNumbers<X, Shape, Down> numbers{source};
+        const auto numbers = this->numbers();
         numbers.widen_again();
         StepWriter<X, Shape, Down> writer{source};
         typename Monoid::Number::Wide entering[V], y[V];
@@ -120,7 +119,7 @@ struct TakenWork : NumberLane<NumberChainParams, Shape_, Down_> {
                 taken[v] |= takes ? Mask{1} << k : 0;
                 y[v] = takes ? x : y[v];
             }
-            writer.set(Down ? L - 1 - k : k, y);
+            writer.set(numbers.step(k), y);
         }
         if (p.exclusive != 0) delay_steps(numbers, entering);
 #pragma unroll
@@ -141,13 +140,12 @@ struct TakenWork : NumberLane<NumberChainParams, Shape_, Down_> {
     static __device__ __forceinline__ int64_t index_of(int64_t step) { return step > 0 ? step - 1 : -1; }
     __device__ __forceinline__ Wide enter(int v) const {
         if (p.state_in == nullptr) return Monoid::start();
-        return {static_cast<const typename Monoid::Number::Wide*>(p.state_in)[state(v)], step_of_state};
+        return {this->state_in(v), step_of_state};
     }
-    __device__ __forceinline__ bool is_left() const { return p.state_out != nullptr || p.reduced != nullptr; }
     __device__ __forceinline__ void leave(int v, const Wide& carry) const {
-        if (p.state_out != nullptr) static_cast<typename Monoid::Number::Wide*>(p.state_out)[state(v)] = carry.number;
+        this->leave_state(v, carry.number);
         if (p.reduced == nullptr) return;
-        store_number<X>(static_cast<char*>(p.reduced) + state(v) * sizeof(X), carry.number, false);
+        this->store_reduced(v, carry.number);
         p.index[state(v)] = index_of(carry.step);
     }
 };

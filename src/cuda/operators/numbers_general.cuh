@@ -16,17 +16,20 @@ template <typename Operator, typename Wide>
 __device__ __noinline__ Wide combine_apart(Wide l, Wide r) {
     return Operator::combine(l, r);
 }
+template <typename Operator>
+constexpr bool is_long_operator = requires {
+    Operator::is_long;
+};
 // Combines two numbers. A long operator is not inlined in f64, nor where it is rarely called, but for logaddexp in f32,
 // which is short by the sum of log_sum.cuh.
 template <typename Operator, bool rare, typename Wide>
 __device__ __forceinline__ Wide combine_numbers(Wide l, Wide r) {
-    constexpr bool is_long = requires { Operator::is_long; };
     if constexpr (std::is_same_v<Operator, combine::LogAddExp> && std::is_same_v<Wide, float>) {
         LogSum<float> y;
         y.begin(l);
         y.add(r);
         return y.value();
-    } else if constexpr (is_long && (rare || std::is_same_v<Wide, double>)) {
+    } else if constexpr (is_long_operator<Operator> && (rare || std::is_same_v<Wide, double>)) {
         return combine_apart<Operator>(l, r);
     } else {
         return Operator::combine(l, r);
