@@ -111,7 +111,13 @@ std::vector<Problem> shared_gate_problems() {
                         "linear bf16 BTC b1 t900 c33 broadcast-c reverse state-in state-out seed39",
                         "linear f64 BTC b2 t700 c40 broadcast-c state-in state-out seed40",
                         "linear f32 BCT b2 t1100 c5 broadcast-c state-in state-out seed41",
-                        "linear f32 BCT b3 t1100 c5 broadcast-b state-in state-out seed42"});
+                        "linear f32 BCT b3 t1100 c5 broadcast-b state-in state-out seed42",
+                        "linear f32 BTC b7 t700 c64 broadcast-b state-in state-out seed60",
+                        "linear bf16 BTC b3 t900 c66 broadcast-b reverse state-in state-out seed61",
+                        "linear f64 BTC b2 t700 c40 broadcast-b state-in state-out seed62",
+                        "linear bf16 BCT b2 t1104 c7 broadcast-c state-in state-out seed63",
+                        "linear f32 BCT b8 t1100 c3 broadcast-b reverse state-in state-out seed64",
+                        "linear f32 BCT b8 t8300 c32 broadcast-b reverse state-in state-out seed65"});
 }
 std::vector<Problem> one_gate_problems() {
     return problems_of({"linear f32 BTC b2 t310 c64 broadcast-t state-in state-out seed43",

@@ -305,10 +305,11 @@ std::vector<Problem> extremes() {
     return problems;
 }
 
-std::vector<Problem> shared_gates(std::initializer_list<const char*> shapes) {
+std::vector<Problem> shared_gates(std::initializer_list<const char*> shapes,
+                                  std::initializer_list<const char*> broadcasts) {
     std::vector<Problem> problems;
     for (const char* shape : shapes)
-        for (const char* broadcast : {"b", "c", "bc", "t", "tc", "btc"})
+        for (const char* broadcast : broadcasts)
             for (const char* options : {"", " reverse reset", " state-in state-out", " form-logit reverse"})
                 for (const auto& [dtype, gate_dtype] : dtypes) {
                     Problem p = support::problem_of(fmt::format("linear f32 {} broadcast-{}{} seed{}", shape, broadcast,

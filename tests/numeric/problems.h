@@ -33,8 +33,10 @@ std::vector<support::Problem> singles();
 std::vector<support::Problem> shapes();
 // One long row, many short rows.
 std::vector<support::Problem> extremes();
-// A layout and its extents each: gates that batch entries, channels or all elements share, in all data types.
-std::vector<support::Problem> shared_gates(std::initializer_list<const char*> shapes);
+// A layout and its extents each: gates that batch entries (b), time (t) and channels (c) share, in all data types.
+std::vector<support::Problem> shared_gates(std::initializer_list<const char*> shapes,
+                                           std::initializer_list<const char*> broadcasts = {"b", "c", "bc", "t", "tc",
+                                                                                            "btc"});
 // Few rows, time innermost, of several of the groups that the kernel "rows" gathers chunks in, forward or backward.
 std::vector<support::Problem> chunk_groups();
 

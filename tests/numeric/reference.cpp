@@ -72,6 +72,17 @@ INSTANTIATE_TEST_SUITE_P(GatesOfColumns, Linear,
                                                     shared_gates({"BTC b2 t203 c98", "BTC b3 t37 c64", "BTC b40 t9 c32",
                                                                   "BTC b1 t2050 c34 sequences7"}))),
                          support::name_of_case);
+// Up to 8 warps of a block that share gates, of which some have no rows; one chunk and several.
+INSTANTIATE_TEST_SUITE_P(SharedGatesOfRows, Linear,
+                         testing::ValuesIn(cases_on(cuda_targets("rows"),
+                                                    shared_gates({"BCT b15 t416 c18", "BCT b15 t8208 c18",
+                                                                  "BCT b5 t192 c1"},
+                                                                 {"b", "c", "bc"}))),
+                         support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(SharedGatesOfColumns, Linear,
+                         testing::ValuesIn(cases_on(cuda_targets("columns"),
+                                                    shared_gates({"BTC b7 t270 c66", "BTC b7 t530 c320"}, {"b"}))),
+                         support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(GatesOfChunks, Linear,
                          testing::ValuesIn(cases_on(cuda_targets("chunked"),
                                                     shared_gates({"BTC b2 t203 c35", "BCT b2 t1041 c7",

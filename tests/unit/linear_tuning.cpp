@@ -162,6 +162,53 @@ TEST(LinearTuning, ColumnsThatShareSectorsStandSideBySide) {
     EXPECT_EQ(tune_chained_columns(shape, {1, 16, 8}).log2_warp_rows, 0);
 }
 
+// Shapes are given with the rows or batch entries that fill the last warps up.
+TEST(LinearTuning, BlocksWhoseWarpsShareGatesCoverEveryRowAndStep) {
+    for (const int log2_sharing : {1, 2, 3})
+        for (const int64_t rows : {8, 72, 1024})
+            for (const int64_t time : {1, 100, 515, 4096, 70000}) {
+                LinearShape shape = shape_of(8, rows, time, true);
+                shape.log2_sharing = log2_sharing;
+                const ChainedTuning of_rows = tune_chained_rows(shape, {1, 16, 8});
+                EXPECT_EQ(of_rows.log2_warp_rows, log2_sharing);
+                EXPECT_LE(of_rows.warps, 8);
+                EXPECT_EQ(of_rows.row_groups << log2_sharing, 8 * rows);
+                EXPECT_EQ(of_rows.chunk_steps, int64_t{512} * (of_rows.warps >> log2_sharing));
+                EXPECT_GE(of_rows.chunks * of_rows.chunk_steps, time);
+                EXPECT_GE(of_rows.blocks, of_rows.row_groups * of_rows.chunks);
+                shape.time_inner = false;
+                const ChainedTuning of_entries = tune_chained_columns(shape, {1, 16, 8});
+                EXPECT_EQ(of_entries.log2_warp_rows, log2_sharing);
+                EXPECT_LE(of_entries.warps, 8);
+                EXPECT_GE(of_entries.row_groups * 32, rows);
+                EXPECT_EQ(of_entries.chunk_steps, int64_t{16} * (of_entries.warps >> log2_sharing));
+                EXPECT_GE(of_entries.chunks * of_entries.chunk_steps, time);
+                EXPECT_GE(of_entries.blocks, (8 >> log2_sharing) * of_entries.row_groups * of_entries.chunks);
+            }
+}
+
+TEST(LinearTuning, WarpsOfColumnsShareGatesWhereBlocksAreManyOrShort) {
+    const auto suit = [](int64_t rows, int64_t time, int log2_sharing) {
+        LinearShape shape = shape_of(8, rows, time, false);
+        shape.log2_sharing = log2_sharing;
+        const LinearTile columns{1, 16, 8};
+        return sharing_columns_suit(shape, columns, tune_chained_columns(shape, columns));
+    };
+    EXPECT_TRUE(suit(512, 4096, 2));
+    EXPECT_FALSE(suit(512, 4096, 3));
+    EXPECT_TRUE(suit(1024, 4096, 3));
+    EXPECT_TRUE(suit(64, 16, 3));
+    EXPECT_TRUE(suit(1024, 64, 1));
+    EXPECT_FALSE(suit(1024, 64, 2));  // which would cut time
+    const auto rows_suit = [](int64_t rows) {
+        LinearShape shape = shape_of(8, rows, 4096, true);
+        shape.log2_sharing = 3;
+        return sharing_rows_suit(tune_chained_rows(shape, {1, 16, 8}));
+    };
+    EXPECT_TRUE(rows_suit(256));
+    EXPECT_FALSE(rows_suit(248));
+}
+
 TEST(LinearTuning, SkewedColumnsLeaveALaneWithoutRows) {
     for (const int64_t rows : {1, 61, 62, 63, 124, 125, 1031}) {
         LinearShape shape = shape_of(3, rows, 1000, false);

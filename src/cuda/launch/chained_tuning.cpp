@@ -24,6 +24,9 @@ constexpr int64_t rows_side_by_side = 512;
 
 // Columns: the fewest groups of a set, and the fewest strips with which it is faster.
 constexpr int64_t columns_set_groups = 64, columns_least_strips = 32;
+// With so many blocks a chunk, warps of a block may share gates. With half as many the chain of chunks is slower than
+// what fewer terms save.
+constexpr int64_t columns_least_sharing = 32;
 // From so many groups of rows on they are faster than a kernel that looks back if their chunks are gathered in groups,
 // where a chain of all chunks is slower: a hop from chunk to chunk takes a microsecond. (With a chain, 32 strips and
 // more are as fast or faster: f64 backward took a third longer in groups.)
@@ -49,10 +52,11 @@ ChainedTuning tune_chained_rows(const ChainedShape& shape, const ChainedTile& ti
     ChainedTuning t;
     const int64_t warp_steps = int64_t{32} * tile.steps;
     const int64_t row_warps = ceil_div(shape.time + shape.skew, warp_steps);
-    t.chunks = ceil_div(row_warps, int64_t{tile.warps});
+    t.chunks = ceil_div(row_warps, int64_t{tile.warps >> shape.log2_sharing});
     const int64_t in_time = ceil_div(row_warps, t.chunks);
     t.chunk_steps = warp_steps * in_time;
-    t.log2_warp_rows = in_time == 1 ? 1 : 0;  // with blocks of a single warp there would be too many blocks
+    t.log2_warp_rows = shape.log2_sharing;
+    if (in_time == 1 && t.log2_warp_rows == 0) t.log2_warp_rows = 1;  // blocks of a single warp would be too many
     t.warps = static_cast<int>(in_time << t.log2_warp_rows);
     t.row_groups = ceil_div(shape.batches * shape.rows, int64_t{1} << t.log2_warp_rows);
     t.set_groups = std::min(t.row_groups, tile.steps <= rows_wide_steps ? rows_wide_set_groups : rows_set_groups);
@@ -91,13 +95,15 @@ ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile&
                                  : log2_warps_in_time(shape.time, tile.steps, log2_warps);
     // Two strips share a block where they store to the same sectors, which are then merged in the cache, and where
     // blocks would have a single warp.
-    t.log2_warp_rows = shape.rows > strip && (shape.shares_sectors || log2_in_time == 0) ? 1 : 0;
+    t.log2_warp_rows = shape.log2_sharing;
+    if (t.log2_warp_rows == 0 && shape.rows > strip && (shape.shares_sectors || log2_in_time == 0))
+        t.log2_warp_rows = 1;
     const int log2_time = std::min(log2_in_time, log2_warps - t.log2_warp_rows);
     t.warps = 1 << (log2_time + t.log2_warp_rows);
     t.chunk_steps = int64_t{tile.steps} << log2_time;
     t.chunks = ceil_div(shape.time, t.chunk_steps);
-    t.row_groups = ceil_div(shape.rows, strip << t.log2_warp_rows);
-    const int64_t groups = shape.batches * t.row_groups;
+    t.row_groups = ceil_div(shape.rows, strip << (t.log2_warp_rows - shape.log2_sharing));
+    const int64_t groups = (shape.batches >> shape.log2_sharing) * t.row_groups;
     // The sets are of about equal size: in a small one blocks would wait for each other.
     int64_t sets = std::max<int64_t>(groups / columns_set_groups, 1);
     // Lanes of skewed strips compute where there are no rows, so that there must be no groups beyond the last one.
@@ -109,6 +115,13 @@ ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile&
 
 bool fills_chunks(const ChainedShape& shape, const ChainedTuning& columns) {
     return 7 * (columns.chunks * columns.chunk_steps - shape.time) <= shape.time;
+}
+
+bool sharing_rows_suit(const ChainedTuning& rows) { return rows.row_groups >= rows_least_groups; }
+
+bool sharing_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns) {
+    const int64_t groups = (shape.batches >> shape.log2_sharing) * columns.row_groups;
+    return columns.chunks == 1 || (shape.time > tile.warps * tile.steps && groups >= columns_least_sharing);
 }
 
 bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,

@@ -16,8 +16,8 @@
 //            channels are contiguous. Where steps are reset or packed, or backward takes states, 16-bit gates, and
 //            backward complex ones, are values. Forward takes gates that are broadcast over any axes. Backward takes a
 //            gate for each element; one for all channels, by value in 16 bits, whose gradient warps sum over their
-//            strips; or one by value for all steps, whose gradient blocks sum over their chunk. Packed sequences have
-//            no states.
+//            strips; one by value for all steps, whose gradient blocks sum over their chunk; or one by value for all
+//            batch entries, whose gradient blocks sum over the entries of their warps. Packed sequences have no states.
 // Why        No lane needs another's steps, and little is executed beside the steps: an H200 reaches 95 to 98 % of the
 //            stream (a plain kernel that moves the same bytes) where elements have 4 bytes or more; an H100 reaches 94
 //            to 97 in 16 bits. Skewed pairs reach 58 to 71 %, where elements one by one reach 45 to 53. See
@@ -27,6 +27,7 @@
 #include "cuda/device/scan/chained_columns.cuh"
 #include "cuda/device/tile/aligned_packs.cuh"
 #include "cuda/device/tile/skewed_pairs.cuh"
+#include "cuda/linear/block_sums.cuh"
 #include "cuda/linear/gate_gradient.cuh"
 #include "cuda/linear/in_order.cuh"
 #include "cuda/linear/look_back.cuh"
@@ -40,12 +41,12 @@ struct ColumnsConfig {
     static constexpr int resident = 2;  // blocks per multiprocessor, for which __launch_bounds__ limits the registers
 };
 
-template <typename Ty, int Pack, bool Skewed, bool Backward>
+template <typename Ty, int Pack, bool Skewed, bool Backward, bool Shared = false>
 struct LinearColumnsWork {
     using Params = LinearParams;
     using Monoid = LinearMonoid<Ty>;
     using Shape = typename ColumnsConfig<Ty, Pack, Backward>::Shape;
-    static constexpr bool skewed = Skewed;
+    static constexpr bool skewed = Skewed, shares_gates = Shared;
     using X = typename Ty::X;
     using G = typename Ty::G;
     using Wide = typename Ty::Wide;
@@ -73,7 +74,10 @@ struct LinearColumnsWork {
     using OfTime = TimeSums<GateWide, V, strip>;
     OfTime sums;
     using OfSteps = StepSums<Ty, Shape, strip>;
-    using InOrder = ChainedInOrder<Walker, OfTime, std::conditional_t<Skewed, void, OfSteps>>;
+    // Backward, where warps share gates, of the gradients of these.
+    using OfShared = BlockSums<Ty, Shape, false, 0>;
+    using InOrder = ChainedInOrder<Walker, OfTime, std::conditional_t<Skewed || Shared, void, OfSteps>,
+                                   std::conditional_t<Shared, OfShared, void>>;
 
     __device__ __forceinline__ LinearColumnsWork(const LinearParams& params, const Place& place, char*)
         : p(params), at(place), part(Part::of(at, p.rows, p.time, L)) {
@@ -89,9 +93,9 @@ struct LinearColumnsWork {
         Data::arrange(p.source, at, 0, source);
     }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
-    __device__ __forceinline__ bool sums_steps() const { return Backward && !Skewed && OfSteps::wanted(p); }
+    __device__ __forceinline__ bool sums_steps() const { return Backward && !Skewed && !Shared && OfSteps::wanted(p); }
     __device__ __forceinline__ bool sums_time() const {
-        return Backward && sums.wanted(p) && (Skewed || p.sum_time != 0);
+        return Backward && !Shared && sums.wanted(p) && (Skewed || p.sum_time != 0);
     }
     template <bool Whole>
     __device__ __forceinline__ void fetch() {
@@ -133,7 +137,16 @@ struct LinearColumnsWork {
             const auto walk_back = [&](auto kind, auto&& take) {
                 walk.template backward<decltype(kind)::value>(gate, source, carry, first, Before{at, states, {}}, take);
             };
-            if (sums_time()) {
+            if constexpr (Shared) {
+                typename OfShared::Writer writer(at);
+                const auto walk_of = [&](auto kind) {
+                    walk_back(kind, [&](int i, const GateWide(&values)[V]) { writer.set(i, values); });
+                };
+                if constexpr (sizeof(G) == 2)  // wider gates are values
+                    Walker::with_kind(p, eventful, walk_of);
+                else
+                    with_value_kind(eventful, walk_of);
+            } else if (sums_time()) {
                 with_value_kind(eventful, [&](auto kind) {
                     walk_back(kind, [&](int i, const GateWide(&values)[V]) {
                         if (i < at.steps) sums.add(values);
@@ -157,14 +170,16 @@ struct LinearColumnsWork {
         if (p.result.data != nullptr) Data::store(source, p.result, at, part);
     }
     __device__ __forceinline__ bool write_sums(int64_t chunk, const WarpsInTime& warps, bool again) {
+        if constexpr (Shared) return OfShared::wanted(p) && OfShared::write(p, at, warps, again);
         return sums_time() && sums.write(p, at, chunk, warps, again);
     }
 };
 
-template <typename Ty, int Pack, bool Skewed, bool Backward>
+// `Shared` tells that backward warps of a block share gates, whose gradients they sum.
+template <typename Ty, int Pack, bool Skewed, bool Backward, bool Shared = false>
 __global__ void __launch_bounds__(32 * chained_warps, ColumnsConfig<Ty, Pack, Backward>::resident)
     linear_columns(const __grid_constant__ LinearParams p, const __grid_constant__ ChainedSets sets) {
-    run_chained<ChainedColumns<LinearColumnsWork<Ty, Pack, Skewed, Backward>>>(p, sets);
+    run_chained<ChainedColumns<LinearColumnsWork<Ty, Pack, Skewed, Backward, Shared>>>(p, sets);
 }
 
 }  // namespace flashscan::cuda

@@ -4,11 +4,12 @@
 // sequences without steps.
 //
 // Ownership  Kernels sum over time in registers and shared memory, and "columns" over the channels of a warp. They
-//            leave partial sums in the arithmetic's dtype. Where a gate is shared in another way they run as for a gate
-//            of each element and write a gradient for each. The kernel reduce_gate_gradient adds these terms in a fixed
-//            order: a thread has a gate or several neighbours, or up to a block has a gate where gates are few.
-// Bytes      Terms are written once and read once: one for each chunk and row or strip of rows, or for each step and
-//            strip, or for each element.
+//            leave partial sums in the arithmetic's dtype. Gates that many rows share in another way are summed over
+//            warps of a block (block_sums.cuh); others count as a gate of each element, with a gradient for each. The
+//            kernel reduce_gate_gradient adds these terms in a fixed order: a thread has a gate or several neighbours,
+//            or up to a block has a gate where gates are few.
+// Bytes      Terms are written once and read once: one for each chunk and row or strip of rows, for each step and
+//            strip, for each step and 2 to 8 rows, or for each element.
 // Gates      What all elements that share a gate have in common is done once for each gate: where it is given as a log
 //            or logit, find_gate_values computes its value before, and its derivative is a factor of the sum. Values
 //            are in the arithmetic's dtype. Gates of 16 bits by value become f32 too where terms are of each element,

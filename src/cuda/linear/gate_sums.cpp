@@ -71,7 +71,8 @@ ReduceParams sum_over_axes(const ReduceAxis& batch, const ReduceAxis& time, cons
     // last.
     const bool keeps_rows = (broadcast & broadcast_channels) == 0 && row.count > 1;
     if (cuts) r.time_axis = time.count > 1 && (time_last || !keeps_rows) ? 1 : 0;
-    r.neighbours = r.kept[1].count == 1 || std::abs(r.summed[1].terms) < std::abs(r.kept[1].terms);
+    r.neighbours =
+        r.kept[1].count == 1 || (r.summed[1].count > 1 && std::abs(r.summed[1].terms) < std::abs(r.kept[1].terms));
     pack_sums(r, term_bytes);
     share_sums(r, batch_invariant);
     return r;

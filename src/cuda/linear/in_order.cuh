@@ -184,8 +184,8 @@ struct LaneInOrder {
 };
 
 // `InOrder` of the works of "rows" and "columns" (device/scan/chained_rows.cuh). TimeSums and StepSums are those of
-// gate_gradient.cuh; StepSums is void in kernels without them.
-template <typename Walker, typename TimeSums, typename StepSums>
+// gate_gradient.cuh, SharedSums those of block_sums.cuh; the latter two are void in kernels without them.
+template <typename Walker, typename TimeSums, typename StepSums, typename SharedSums>
 struct ChainedInOrder {
     using Ty = typename Walker::Ty;
     using Shape = typename Walker::Shape;
@@ -223,12 +223,17 @@ struct ChainedInOrder {
         }
         if constexpr (Walker::Backward) {
             if (p.partial == nullptr) return;
-            if constexpr (!std::is_void_v<StepSums>)
-                if (StepSums::wanted(p)) return write_steps(p, at, terms);
-            TimeSums sums;
-            for (int v = 0; v < V; ++v)
-                for (int i = 0; i < L; ++i) sums.sum[v] = sums.sum[v] + terms[v][i];
-            sums.write(p, at, chunk, warps, false);
+            if constexpr (!std::is_void_v<SharedSums>) {
+                for (int v = 0; v < V; ++v) SharedSums::set_in_order(at, v, terms[v]);
+                SharedSums::write(p, at, warps, false);
+            } else {
+                if constexpr (!std::is_void_v<StepSums>)
+                    if (StepSums::wanted(p)) return write_steps(p, at, terms);
+                TimeSums sums;
+                for (int v = 0; v < V; ++v)
+                    for (int i = 0; i < L; ++i) sums.sum[v] = sums.sum[v] + terms[v][i];
+                sums.write(p, at, chunk, warps, false);
+            }
         }
     }
 

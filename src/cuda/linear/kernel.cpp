@@ -111,15 +111,14 @@ class Linear final : public LinearKernel {
         params.source.point(b.grad_output, p_.time);
         params.result.point(b.grad_input, p_.time);
         char* const terms = static_cast<char*>(b.scratch) + pass.terms;
-        const bool of_elements = pass.sums == GateSums::of_elements;
+        const bool of_steps = pass.sums == GateSums::of_elements || pass.sums == GateSums::of_blocks;
+        const bool whole = pass.params.sums_whole != 0;
         const bool sums = pass.sums != GateSums::none && b.grad_gate != nullptr;
         if (b.grad_gate != nullptr && !(sums && p_.empty())) {
             params.states.point(b.output, p_.time);
             params.state_in = b.state_in;
-            if (sums && !of_elements)
-                params.partial = terms;
-            else
-                params.grad_gate.point(of_elements ? terms : b.grad_gate, p_.time);
+            if (sums && pass.sums != GateSums::of_elements) params.partial = whole ? b.grad_gate : terms;
+            if (!sums || of_steps) params.grad_gate.point(of_steps && !whole ? terms : b.grad_gate, p_.time);
         }
         if (pass.finds_gate_values && !p_.empty()) {
             char* const values = static_cast<char*>(b.scratch) + pass.gates;
@@ -127,7 +126,7 @@ class Linear final : public LinearKernel {
             params.gate.point(values, p_.time);
         }
         run(pass, params, b.grad_state_out, b.grad_state_in, b.scratch, stream);
-        if (sums) reduce(pass, params, b, stream);
+        if (sums && !whole) reduce(pass, params, b, stream);
     }
 
   private:
@@ -187,7 +186,7 @@ class Linear final : public LinearKernel {
         View gradient = pass.gradient, gate = pass.gate;
         gradient.point(b.grad_gate, p_.time);
         gate.point(b.gate, p_.time);
-        r.terms = pass.sums == GateSums::of_elements ? params.grad_gate.data : static_cast<const char*>(params.partial);
+        r.terms = params.grad_gate.data != nullptr ? params.grad_gate.data : static_cast<const char*>(params.partial);
         r.gradient = gradient.data;
         r.gate = gate.data;
         r.offsets.data = params.offsets.data;

@@ -19,7 +19,7 @@ struct LinearParams {
     View source;     // forward: INPUT, backward: GRAD|OUTPUT
     View states;     // backward: OUTPUT; null when GRAD|GATE is not wanted
     View result;     // forward: OUTPUT, backward: GRAD|INPUT (may be null)
-    View grad_gate;  // backward: GRAD|GATE, or terms of it in scratch memory; null where `partial` is not
+    View grad_gate;  // backward: GRAD|GATE, or terms of it in scratch memory; null where sums go to `partial`
 
     // The carries that enter and leave rows, [batches, rows]; null when packed. Forward they are STATE_IN and
     // STATE_OUT, backward GRAD|STATE_OUT and GRAD|STATE_IN.
@@ -40,7 +40,7 @@ struct LinearParams {
     int64_t time = 0;  // T
 
     // Sums of GRAD|GATE over time or rows, in the arithmetic's dtype, [batches, partial_time, partial_rows]. Null where
-    // the kernel writes a gradient for each element.
+    // the kernel writes a gradient for each element; where warps share gates, `grad_gate` tells where sums go.
     void* partial = nullptr;
     int32_t sum_time = 0, sum_rows = 0;
     int64_t partial_time = 0, partial_rows = 0;
@@ -67,6 +67,10 @@ struct LinearParams {
     void* totals = nullptr;   // summaries of look-back groups
     // Carries into links, of which rows and columns have one for each chunk or group of chunks.
     void* carries = nullptr;
+
+    // Kernels whose warps side by side share gates (block_sums.cuh): whether these have neighbouring rows, in place of
+    // neighbouring batch entries, and whether no other warps share them, so that sums are GRAD|GATE itself.
+    int32_t shared_rows = 0, sums_whole = 0;
 };
 
 inline constexpr int reduce_threads = 256;  // of a block of reduce_gate_gradient and find_gate_values

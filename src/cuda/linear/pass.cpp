@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/rounding.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/linear/gate_sums.h"
@@ -54,10 +55,11 @@ bool can_fold(const LinearProblem& p, Pass pass, bool time_inner, bool batch_inv
 
 constexpr int64_t sector_bytes = 32;
 
-GateSums gate_sums_of(const LinearProblem& p, Pass pass, bool columns) {
+GateSums gate_sums_of(const LinearProblem& p, Pass pass, bool columns, bool shares) {
     if (pass == Pass::forward || p.gate_broadcast == 0) return GateSums::none;
     if (p.broadcasts(broadcast_time)) return GateSums::over_time;
-    return columns && p.broadcasts(broadcast_channels) ? GateSums::over_channels : GateSums::of_elements;
+    if (columns && p.broadcasts(broadcast_channels)) return GateSums::over_channels;
+    return shares ? GateSums::of_blocks : GateSums::of_elements;
 }
 
 Strides dense_strides(int64_t time, int64_t channels, bool time_inner) {
@@ -73,13 +75,23 @@ LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_inv
     return {{l.batches, l.rows, p.time, !in_sectors, p.num_sequences}, l.time_inner, batch_invariant};
 }
 
-void begin_pass(LinearPass& l, const LinearProblem& problem, Pass pass, bool batch_invariant, bool columns) {
+std::string LinearPass::describe_sums() const {
+    if (sums == GateSums::of_elements) return ", gradients of gates summed afterwards";
+    if (sums != GateSums::of_blocks) return {};
+    return fmt::format(", gradients of gates summed by blocks over {} {}{}", 1 << log2_sharing,
+                       shared_rows ? "rows" : "batch entries", params.sums_whole != 0 ? "" : ", then afterwards");
+}
+
+void begin_pass(LinearPass& l, const LinearProblem& problem, Pass pass, bool batch_invariant, bool columns,
+                int log2_sharing) {
     l.pass = pass;
     l.time_inner = is_time_inner(problem, l.pass, batch_invariant);
-    l.sums = gate_sums_of(problem, l.pass, columns);
-    l.finds_gate_values =
-        l.sums != GateSums::none &&
-        (problem.gate_form != GateForm::value || (l.sums == GateSums::of_elements && size_of(problem.gate_dtype) == 2));
+    l.sums = gate_sums_of(problem, l.pass, columns, log2_sharing > 0);
+    // The kernels whose blocks sum 16-bit gates take logs and logits themselves, as their sums are in f32 all the same.
+    const bool narrow = size_of(problem.gate_dtype) == 2, has_form = problem.gate_form != GateForm::value;
+    l.finds_gate_values = l.sums == GateSums::of_elements
+                              ? narrow || has_form
+                              : l.sums != GateSums::none && has_form && !(l.sums == GateSums::of_blocks && narrow);
     const LinearProblem p = seen_by_kernel(l, problem);
     l.kernels = &linear_kernels(p.dtype, p.gate_dtype);
     l.down = (p.direction == Direction::reverse) != (l.pass == Pass::backward);
@@ -87,6 +99,9 @@ void begin_pass(LinearPass& l, const LinearProblem& problem, Pass pass, bool bat
     l.fold = can_fold(p, l.pass, l.time_inner, batch_invariant);
     l.batches = l.fold ? Extent(1) : p.batch;
     l.rows = l.fold ? p.batch * p.channels : p.channels;
+    if (l.sums != GateSums::of_blocks) return;
+    l.log2_sharing = log2_sharing;
+    l.shared_rows = p.broadcasts(broadcast_channels) && (p.channels > 1 || !p.broadcasts(broadcast_batch));
 }
 
 LinearProblem seen_by_kernel(const LinearPass& l, LinearProblem problem) {
@@ -149,6 +164,7 @@ void settle_params(LinearPass& l, const LinearProblem& p, const ChainedTuning& t
     params.by_row_groups = divisor_of(static_cast<uint32_t>(tuning.row_groups));
     params.time = p.time;
     params.log2_warp_rows = tuning.log2_warp_rows;
+    params.shared_rows = l.shared_rows;
     l.blocks = tuning.blocks > 0 ? Extent(tuning.blocks) : tuning.chunks * l.batches * tuning.row_groups;
 }
 
@@ -192,7 +208,7 @@ std::string alignment_refusal(const LinearPass& l, const LinearProblem& p, bool 
     if (!l.time_inner && l.lane_rows == 1) return {};
     std::vector<Tensor> tensors = tensors_of(p, l.pass);
     if (!one_gate) tensors.push_back({"gate", p.gate, p.gate_dtype});
-    if (l.pass == Pass::backward && l.sums != GateSums::over_time && l.sums != GateSums::over_channels)
+    if (l.pass == Pass::backward && (l.sums == GateSums::none || l.sums == GateSums::of_elements))
         tensors.push_back({"grad_gate", p.grad_gate, p.gate_dtype});
     for (const auto& [name, strides, dtype] : tensors) {
         const RowAxis time{"time", strides.time}, rows = row_axis(l, strides);
@@ -234,12 +250,24 @@ void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearP
     if (l.sums == GateSums::none) return;
     const int64_t wide = size_of(state_dtype(p.gate_dtype));
     ReduceAxis batch{l.batches}, time{p.time}, row{l.rows};
-    if (l.sums == GateSums::of_elements) {
-        const View& terms = l.params.grad_gate;
+    if (l.sums == GateSums::of_elements || l.sums == GateSums::of_blocks) {
+        int64_t& shared = l.shared_rows ? row.count : batch.count;
+        shared = ceil_div(shared, int64_t{1} << l.log2_sharing);
+        View& terms = l.params.grad_gate;
+        terms = view_of(l, dense_strides(p.time, row.count, l.time_inner), state_dtype(p.gate_dtype));
         batch.terms = terms.batch;
         time.terms = terms.time;
         row.terms = terms.row;
-        l.terms = l.workspace.book(p.batch * p.time * p.channels * wide);
+        const bool one_term = (batch.count == 1 || !p.broadcasts(broadcast_batch)) &&
+                              (row.count == 1 || !p.broadcasts(broadcast_channels));
+        const Strides& gradient = problem.grad_gate;
+        if (l.sums == GateSums::of_blocks && one_term && !l.finds_gate_values &&
+            (l.time_inner ? gradient.time : gradient.channels) == 1) {
+            l.params.sums_whole = 1;
+            terms = view_of(l, gradient, problem.gate_dtype);
+            return;
+        }
+        l.terms = l.workspace.book(Extent(batch.count) * time.count * row.count * wide);
     } else {
         l.params.sum_time = p.broadcasts(broadcast_time);
         l.params.sum_rows = p.broadcasts(broadcast_channels);
@@ -266,7 +294,7 @@ void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearP
     }
     l.reduce = sum_over_axes(batch, time, row, p.gate_broadcast, wide, p.packed(), batch_invariant);
     l.reduce.offsets = l.params.offsets;
-    l.reduce.gate_form = static_cast<int32_t>(problem.gate_form);
+    if (l.finds_gate_values) l.reduce.gate_form = static_cast<int32_t>(problem.gate_form);
     if (p.empty()) l.reduce.summed[1].count = 0;
 }
 

@@ -25,6 +25,7 @@ enum class GateSums {
     none,           // the kernel writes GRAD|GATE
     over_time,      // a sum over the steps of each chunk, for each row or over rows too
     over_channels,  // "columns": for each step, a sum over the rows of each warp
+    of_blocks,      // "rows" and "columns": for each step, a sum over the batch entries or rows of a block's warps
     of_elements     // a gradient for each element; the kernel does not know that the gate is broadcast
 };
 
@@ -34,9 +35,7 @@ struct LinearPass {
     // Names what sets it apart from the other variants of its direction.
     virtual const char* describe_variant() const = 0;
     // The end of a description.
-    const char* describe_sums() const {
-        return sums == GateSums::of_elements ? ", gradients of gates summed afterwards" : "";
-    }
+    std::string describe_sums() const;
     // Enqueues the kernel. `to` has the pointers to a call's tensors; the call's scratch memory begins at `scratch`.
     virtual void enqueue(LinearParams& to, char* scratch, void* stream) const = 0;
 
@@ -59,8 +58,10 @@ struct LinearPass {
     LinearParams params;    // without a call's pointers
 
     GateSums sums = GateSums::none;
-    ReduceParams reduce;  // the launch that adds up GRAD|GATE, without a call's pointers
-    View gradient, gate;  // GRAD|GATE, and a GATE whose values are found before, as that launch needs them
+    int log2_sharing = 0;      // of_blocks: the logarithm of how many warps of a block share gates
+    bool shared_rows = false;  // and whether they have neighbouring rows, in place of neighbouring batch entries
+    ReduceParams reduce;       // the launch that adds up GRAD|GATE, without a call's pointers
+    View gradient, gate;       // GRAD|GATE, and a GATE whose values are found before, as that launch needs them
     // Whether a launch before the kernel writes the gates' values to scratch memory, and its arguments.
     bool finds_gate_values = false;
     GateValuesParams gate_values;
@@ -109,8 +110,9 @@ struct Tensor {
 std::vector<Tensor> tensors_of(const LinearProblem& p, Pass pass);
 std::vector<Tensor> tensors_and_gates_of(const LinearProblem& p, Pass pass);
 // Fills in the pass's axes and what follows from them. `columns` tells that it is for the kernel of that name.
+// 2^log2_sharing warps of a block share gates, if the gradients of gates would otherwise be summed of elements.
 void begin_pass(LinearPass& l, const LinearProblem& problem, Pass pass, bool batch_invariant = false,
-                bool columns = false);
+                bool columns = false, int log2_sharing = 0);
 // The problem as the pass's kernel sees it: where it writes a gradient for each element, GRAD|GATE is dense and has the
 // shape of INPUT; where values of gates are found before it, GATE is dense and holds these. The functions below take
 // this one as `p`.

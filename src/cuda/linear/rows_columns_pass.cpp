@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "cuda/device/scan/look_back_tuning.h"
 #include "cuda/launch/launch.h"
+#include "cuda/linear/instances/shared_gates_table.h"
 #include "cuda/linear/pass.h"
 
 namespace flashscan::cuda {
@@ -54,6 +56,9 @@ std::string code_refusal(const LinearPass& l, const LinearProblem& p) {
                        name_of(p.gate_dtype), p.has_reset ? "steps are reset" : "sequences are packed");
 }
 
+// Nobody reads this refusal, as a pass whose warps share fewer gates or none is tried in its place.
+constexpr const char* shares_too_much = "warps share too many gates";
+
 // What both have in common.
 struct ChainedPass : LinearPass {
     ChainedTuning tuning;
@@ -63,6 +68,7 @@ struct ChainedPass : LinearPass {
     // place in every tensor; with "columns", each tensor's pairs of rows may begin at any element.
     bool skewed = false;
     bool one_gate = false;  // the kernel loads a gate of a row or a pair of rows as one element
+    int sharing_bytes = 0;  // dynamic shared memory of a warp of a kernel whose warps share gates
     int group_chunks = 1;   // chunks of a group whose summaries are gathered
 
     ChainedTile lane_tile(int row_lanes = 32) const { return {tile.lane_rows, tile.steps, tile.warps, row_lanes}; }
@@ -71,6 +77,24 @@ struct ChainedPass : LinearPass {
     ChainedBytes exchanged(int pack) const {
         return exchanged_bytes(tuning, group_chunks, batches * ceil_div(rows, pack), kernels->carry_bytes,
                                kernels->record_bytes * pack);
+    }
+
+    // The shape, filled up to a multiple of the warps that share gates.
+    LinearShape shape_of_sharing(const LinearProblem& p) const {
+        LinearShape shape = shape_of(*this, p, false);
+        shape.log2_sharing = log2_sharing;
+        int64_t& shared = shared_rows ? shape.rows : shape.batches;
+        shared = round_up(shared, int64_t{1} << log2_sharing);
+        return shape;
+    }
+    // Takes the kernel whose warps share gates, of which at most a third may have no rows.
+    bool take_sharing(const void* sharing, int warp_bytes, const LinearProblem& p) {
+        const int64_t count = shared_rows ? p.channels : p.batch;
+        if (p.packed() || 1 << log2_sharing > tile.warps || sharing == nullptr) return false;
+        if (3 * (round_up(count, int64_t{1} << log2_sharing) - count) > count) return false;
+        kernel = sharing;
+        sharing_bytes = warp_bytes;
+        return true;
     }
 
     // Returns a sentence where the blocks of a set exceed 31 bits.
@@ -84,12 +108,13 @@ struct ChainedPass : LinearPass {
     // Completes a pass after its tuning.
     void settle(const LinearProblem& problem, const LinearProblem& p, int pack, Extent strips) {
         settle_params(*this, p, tuning);
-        sets = sets_of(tuning, rows);
+        sets = sets_of(tuning, shared_rows ? ceil_div(rows, Extent(int64_t{1} << log2_sharing)) : rows);
         params.grouped = group_chunks > 1;
         settle_gate_sums(*this, problem, p, strips, false);
         takes_states = !p.packed();
         takes_states_in_place = tuning.chunks < 3;
         threads = 32 * tuning.warps;
+        shared_bytes = (sums == GateSums::of_blocks ? sharing_bytes : tile.shared_bytes / tile.warps) * tuning.warps;
         const auto [of_chunks, all] = exchanged(pack);
         look_back_bytes = static_cast<size_t>(all);
         carries = workspace.book(all);
@@ -125,8 +150,8 @@ struct ChainedPass : LinearPass {
 };
 
 struct RowsPass final : ChainedPass {
-    RowsPass(const LinearProblem& problem, Pass of, bool begins_anywhere) {
-        begin_pass(*this, problem, of);
+    RowsPass(const LinearProblem& problem, Pass of, int log2_shared, bool begins_anywhere) {
+        begin_pass(*this, problem, of, false, false, begins_anywhere ? 0 : log2_shared);
         const bool backward = pass == Pass::backward;
         kernel = kernels->rows[down][backward];
         tile = kernels->rows_tile[backward];
@@ -139,18 +164,26 @@ struct RowsPass final : ChainedPass {
     bool skews() const { return kernels->rows_skew != 0 && sums != GateSums::of_elements; }
 
     // Cuts time, and returns the condition that fails, if one does.
-    std::string tune(const LinearProblem& problem, const LinearProblem& p, bool must_suit) {
+    std::string tune(const LinearProblem& problem, const Options& options) {
+        const LinearProblem p = seen_by_kernel(*this, problem);
+        const bool must_suit = options.kernel.empty();
         if (std::string why = code_refusal(*this, p); !why.empty()) return why;
         if (!time_inner) return "channels are innermost; takes time innermost";
         if (kernel == nullptr) return width_refusal(problem, p);
+        if (sums == GateSums::of_blocks) {
+            const SharedGatesKernels k = shared_gates_kernels(p.dtype, p.gate_dtype);
+            if (!take_sharing(k.rows[down], k.rows_bytes, p)) return shares_too_much;
+        }
         if (batches * rows > std::numeric_limits<int32_t>::max())
             return fmt::format("batch * channels is {}; takes up to 2^31 - 1", batches * rows);
         if (std::string why = skewed ? skew_refusal(*this, p) : alignment_refusal(*this, p, one_gate); !why.empty())
             return why;
-        LinearShape shape = shape_of(*this, p, false);
+        LinearShape shape = shape_of_sharing(p);
         if (skewed) shape.skew = kernels->rows_skew;
         tuning = tune_chained_rows(shape, lane_tile());
         const bool suits = chained_rows_suit(shape, tuning), grouped = !suits && chained_groups_suit(tuning);
+        if (sums == GateSums::of_blocks && (grouped || (must_suit && !(suits && sharing_rows_suit(tuning)))))
+            return shares_too_much;
         group_chunks = cuda::group_chunks(grouped, true);
         if (must_suit && !suits && !grouped)
             return fmt::format("time is {}; with {} rows takes more than {} steps", p.time, batches * rows,
@@ -161,7 +194,6 @@ struct RowsPass final : ChainedPass {
     void settle(const LinearProblem& problem, const LinearProblem& p) {
         ChainedPass::settle(problem, p, 1, rows);
         params.log2_lane_rows = 0;
-        shared_bytes = tile.shared_bytes / tile.warps * tuning.warps;
     }
 
     std::string describe() const override {
@@ -177,8 +209,10 @@ struct RowsPass final : ChainedPass {
         if (sums == GateSums::over_time)
             return fmt::format("gate_form is {}; takes {} gates that all steps share by value alone backward",
                                name_of(problem.gate_form), name_of(problem.gate_dtype));
-        return fmt::format("gate_broadcast is {}; takes {} gates backward of each element or shared by all steps",
-                           names_of_broadcast(problem), name_of(problem.gate_dtype));
+        return fmt::format(
+            "gate_broadcast is {}; takes {} gates backward of each element, shared by all steps, or by "
+            "value and shared by many rows",
+            names_of_broadcast(problem), name_of(problem.gate_dtype));
     }
 };
 
@@ -187,8 +221,9 @@ struct ColumnsPass final : ChainedPass {
     int row_lanes = 0;  // lanes of a warp that have rows
     int strip = 0;      // rows of a warp
 
-    ColumnsPass(const LinearProblem& problem, Pass of, int rows_of_lane, bool lies_anywhere) : pack(rows_of_lane) {
-        begin_pass(*this, problem, of, false, true);
+    ColumnsPass(const LinearProblem& problem, Pass of, int log2_shared, int rows_of_lane, bool lies_anywhere)
+        : pack(rows_of_lane) {
+        begin_pass(*this, problem, of, false, true, lies_anywhere ? 0 : log2_shared);
         const bool backward = pass == Pass::backward;
         skewed = lies_anywhere;
         kernel = skewed ? kernels->skewed_columns[backward] : kernels->columns[pack - 1][backward];
@@ -202,20 +237,27 @@ struct ColumnsPass final : ChainedPass {
     }
 
     // Cuts time, and returns the condition that fails, if one does.
-    std::string tune(const LinearProblem& p, bool must_suit) {
-        const bool backward = pass == Pass::backward;
+    std::string tune(const LinearProblem& problem, const Options& options) {
+        const LinearProblem p = seen_by_kernel(*this, problem);
+        const bool must_suit = options.kernel.empty(), backward = pass == Pass::backward;
         if (std::string why = code_refusal(*this, p); !why.empty()) return why;
         if (time_inner) return "time is innermost; takes channels innermost";
         if (std::string why = skewed ? skewed_pairs_refusal(*this, p) : alignment_refusal(*this, p, one_gate);
             !why.empty())
             return why;
-        LinearShape shape = shape_of(*this, p, false);
+        if (sums == GateSums::of_blocks) {
+            const SharedGatesKernels k = shared_gates_kernels(p.dtype, p.gate_dtype);
+            if (!take_sharing(k.columns[pack - 1], k.columns_bytes[pack - 1], p)) return shares_too_much;
+        }
+        LinearShape shape = shape_of_sharing(p);
         if (skewed) shape.shares_sectors = true;
         const ChainedTile cut = lane_tile(row_lanes);
         tuning = tune_chained_columns(shape, cut);
         const bool narrowest = pack == 1 || kernels->columns[0][backward] == nullptr;
         const bool suits = chained_columns_suit(shape, cut, tuning, narrowest);
         const bool grouped = !suits && chained_column_groups_suit(shape, cut, tuning, kernels->record_bytes * pack);
+        if (sums == GateSums::of_blocks && (grouped || (must_suit && !sharing_columns_suit(shape, cut, tuning))))
+            return shares_too_much;
         group_chunks = cuda::group_chunks(grouped, false);
         if (must_suit && !suits && !grouped) return suit_refusal(shape);
         if (std::string why = set_refusal(); !why.empty()) return why;
@@ -223,7 +265,8 @@ struct ColumnsPass final : ChainedPass {
         // the tensors.
         const int64_t step_bytes = size_of(p.gate_dtype) + size_of(p.dtype) * (backward ? 2 : 1);
         const int64_t most = std::max<int64_t>(4 << 20, p.batch * p.channels * p.time / 100 * step_bytes);
-        if (const Extent all = exchanged(pack).all; must_suit && all > most)
+        const bool few_terms = sums == GateSums::of_blocks;  // which saves many times that
+        if (const Extent all = exchanged(pack).all; must_suit && !few_terms && all > most)
             return fmt::format("chunks would exchange {} bytes; takes up to {}", all, most);
         return {};
     }
@@ -235,7 +278,8 @@ struct ColumnsPass final : ChainedPass {
     }
 
     std::string describe() const override {
-        return ChainedPass::describe(batches * tuning.row_groups, int64_t{strip} << tuning.log2_warp_rows, "channel");
+        return ChainedPass::describe(ceil_div(batches, Extent(int64_t{1} << log2_sharing)) * tuning.row_groups,
+                                     int64_t{strip} << tuning.log2_warp_rows, "channel");
     }
 
   private:
@@ -248,22 +292,34 @@ struct ColumnsPass final : ChainedPass {
     }
 };
 
+// Tunes a pass in which as many warps of a block as possible share gates whose gradients are to be summed. Where even
+// none of them sharing gates is refused, it returns none.
+template <typename ChainedPass, typename... Facts>
+std::unique_ptr<ChainedPass> tuned(const LinearProblem& problem, Pass pass, const Options& options,
+                                   std::string& refusal, Facts... facts) {
+    for (int log2_sharing = log2_up(chained_warps, 3); log2_sharing >= 0; --log2_sharing) {
+        auto l = std::make_unique<ChainedPass>(problem, pass, log2_sharing, facts...);
+        refusal = l->tune(problem, options);
+        if (refusal.empty()) return l;
+        if (l->sums != GateSums::of_blocks) break;
+    }
+    return nullptr;
+}
+
 }  // namespace
 
 PassVariants make_rows_passes(const LinearProblem& problem, Pass pass, const Options& options, std::string& refusal) {
     const bool must_suit = options.kernel.empty();
     PassVariants passes;
     for (const bool skewed : {false, true}) {
-        auto l = std::make_unique<RowsPass>(problem, pass, skewed);
-        if (skewed && !l->skews()) break;
-        const LinearProblem p = seen_by_kernel(*l, problem);
-        refusal = l->tune(problem, p, must_suit);
-        if (!refusal.empty()) continue;
+        if (skewed && !RowsPass(problem, pass, 0, skewed).skews()) break;
+        auto l = tuned<RowsPass>(problem, pass, options, refusal, skewed);
+        if (l == nullptr) continue;
         if (must_suit && passes.empty() && l->group_chunks > 1 && few_long_rows_suit(problem, options)) {
             refusal = "few_long_rows takes the problem, and is expected to be faster than chunks in groups";
             break;
         }
-        l->settle(problem, p);
+        l->settle(problem, seen_by_kernel(*l, problem));
         passes.push_back(std::move(l));
     }
     return passes;
@@ -272,18 +328,22 @@ PassVariants make_rows_passes(const LinearProblem& problem, Pass pass, const Opt
 PassVariants make_columns_passes(const LinearProblem& problem, Pass pass, const Options& options,
                                  std::string& refusal) {
     const bool must_suit = options.kernel.empty();
-    const auto tuned = [&](int pack, bool skewed) -> std::unique_ptr<ColumnsPass> {
-        auto l = std::make_unique<ColumnsPass>(problem, pass, pack, skewed);
+    const auto of = [&](int pack, bool skewed) -> std::unique_ptr<ColumnsPass> {
         // Pairs that lie anywhere have a gate for each row.
-        if (l->kernel == nullptr || (skewed && problem.broadcasts(broadcast_channels))) return nullptr;
-        refusal = l->tune(seen_by_kernel(*l, problem), must_suit);
-        return refusal.empty() ? std::move(l) : nullptr;
+        if (ColumnsPass(problem, pass, 0, pack, skewed).kernel == nullptr ||
+            (skewed && problem.broadcasts(broadcast_channels)))
+            return nullptr;
+        return tuned<ColumnsPass>(problem, pass, options, refusal, pack, skewed);
     };
-    auto wide = tuned(2, false), narrow = tuned(1, false), skewed = tuned(2, true);
+    auto wide = of(2, false), narrow = of(1, false), skewed = of(2, true);
     // Lanes of one row make strips that are half as wide, and longer chunks. Of two variants that suit, the wide one is
-    // kept unless it cuts time into chunks where the narrow one does not, or has few strips.
-    if (wide && narrow && must_suit)
-        (wide->group_chunks > 1 || (wide->tuning.chunks > 1 && narrow->tuning.chunks == 1) ? wide : narrow).reset();
+    // kept unless it cuts time into chunks where the narrow one does not, has few strips, or fewer warps that share a
+    // gate.
+    if (wide && narrow && must_suit) {
+        const bool narrower = wide->group_chunks > 1 || (wide->tuning.chunks > 1 && narrow->tuning.chunks == 1) ||
+                              wide->log2_sharing < narrow->log2_sharing;
+        (narrower ? wide : narrow).reset();
+    }
     PassVariants passes;
     for (auto* const l : {&wide, &narrow, &skewed}) {
         if (*l == nullptr) continue;

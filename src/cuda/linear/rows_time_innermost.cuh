@@ -12,8 +12,8 @@
 //            a summary for each chunk, and a carry for each group of chunks.
 // Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Where steps
 //            are reset or packed, 16-bit gates, and backward complex ones, are values. A gate may be one for several
-//            rows, or for a whole row; backward blocks sum the gradient of the latter over their chunk. Packed
-//            sequences have no states.
+//            rows, or for a whole row; backward blocks sum the gradient of the former over the rows
+//            of their warps, and that of the latter over their chunk. Packed sequences have no states.
 // Why        Nothing is waited for and little is executed beside the steps: an H200 reaches 93 to 98 % of the stream,
 //            80 to 94 % where rows begin or end within vectors. chunked_general.cuh, which folds summaries and does
 //            more besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, resident blocks, and
@@ -26,6 +26,7 @@
 
 #include "cuda/device/scan/chained_rows.cuh"
 #include "cuda/device/tile/skewed_vectors.cuh"
+#include "cuda/linear/block_sums.cuh"
 #include "cuda/linear/gate_gradient.cuh"
 #include "cuda/linear/in_order.cuh"
 #include "cuda/linear/look_back.cuh"
@@ -39,12 +40,12 @@ struct RowsShape : TileShape<typename Ty::X, typename Ty::G, Access::time_vector
     static constexpr int skew = 16 / static_cast<int>(sizeof(typename Ty::X)) - 1;
 };
 
-template <typename Ty, bool Down_, bool Backward>
+template <typename Ty, bool Down_, bool Backward, bool Shared = false>
 struct LinearRowsWork {
     using Params = LinearParams;
     using Monoid = LinearMonoid<Ty>;
     using Shape = RowsShape<Ty, Backward>;
-    static constexpr bool Down = Down_;
+    static constexpr bool Down = Down_, shares_gates = Shared;
     using X = typename Ty::X;
     using G = typename Ty::G;
     using Wide = typename Ty::Wide;
@@ -67,7 +68,9 @@ struct LinearRowsWork {
     Steps<G, Shape> gate;
     Steps<X, Shape> source;
     using OfTime = TimeSums<GateWide, 1, 1>;
-    using InOrder = ChainedInOrder<Walker, OfTime, void>;
+    // Backward, where warps share gates, of the gradients of these.
+    using OfShared = BlockSums<Ty, Shape, Down, buffer_bytes>;
+    using InOrder = ChainedInOrder<Walker, OfTime, void, std::conditional_t<Shared, OfShared, void>>;
     OfTime sums;  // backward, of the gradients of gates that are broadcast over time
 
     // Every tensor with a time axis has the same number.
@@ -97,7 +100,7 @@ struct LinearRowsWork {
     __device__ __forceinline__ bool eventful() const { return may_have_events<Shape, Backward>(p) && events.any(); }
     __device__ __forceinline__ bool writes() const { return p.result.data != nullptr || gate_wanted(); }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
-    __device__ __forceinline__ bool sums_gate() const { return Backward && sums.wanted(p); }
+    __device__ __forceinline__ bool sums_gate() const { return Backward && !Shared && sums.wanted(p); }
     template <bool Whole>
     __device__ __forceinline__ void fetch(typename GateCopies::Fetched& gate_in, typename Data::Fetched& source_in) {
         Data::template fetch<Whole>(p.source, at, part, Wide{}, source_in);
@@ -139,7 +142,16 @@ struct LinearRowsWork {
                 walk.template backward<decltype(kind)::value>(gate, source, carry, first, Before{at, states, edge},
                                                               take);
             };
-            if (sums_gate()) {
+            if constexpr (Shared) {
+                typename OfShared::Writer writer(at);
+                const auto walk_of = [&](auto kind) {
+                    walk_back(kind, [&](int i, const GateWide(&values)[1]) { writer.set(i, values); });
+                };
+                if constexpr (sizeof(G) == 2)  // wider gates are values
+                    Walker::with_kind(p, eventful(), walk_of);
+                else
+                    with_value_kind(eventful(), walk_of);
+            } else if (sums_gate()) {
                 with_value_kind(eventful(), [&](auto kind) {
                     walk_back(kind, [&](int i, const GateWide(&values)[1]) {
                         if (walk.exists(i)) sums.add(values);
@@ -159,6 +171,7 @@ struct LinearRowsWork {
         if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
     }
     __device__ __forceinline__ bool write_sums(int64_t chunk, const WarpsInTime& warps, bool again) {
+        if constexpr (Shared) return OfShared::wanted(p) && OfShared::write(p, at, warps, again);
         return sums_gate() && sums.write(p, at, chunk, warps, again);
     }
 };
@@ -172,10 +185,11 @@ struct RowsConfig {
     static constexpr int resident = !Ty::complex_gate ? 2 : sizeof(typename Ty::X) > 8 && !Backward ? 3 : 4;
 };
 
-template <typename Ty, bool Down, bool Backward>
+// `Shared` tells that backward warps of a block share gates, whose gradients they sum.
+template <typename Ty, bool Down, bool Backward, bool Shared = false>
 __global__ void __launch_bounds__(32 * RowsConfig<Ty, Backward>::warps, RowsConfig<Ty, Backward>::resident)
     linear_rows(const __grid_constant__ LinearParams p, const __grid_constant__ ChainedSets sets) {
-    run_chained<ChainedRows<LinearRowsWork<Ty, Down, Backward>>>(p, sets);
+    run_chained<ChainedRows<LinearRowsWork<Ty, Down, Backward, Shared>>>(p, sets);
 }
 
 }  // namespace flashscan::cuda

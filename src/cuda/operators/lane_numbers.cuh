@@ -13,6 +13,7 @@
 #include "cuda/device/ptx/held.cuh"
 #include "cuda/device/ptx/quick_functions.cuh"
 #include "cuda/device/tile/steps.cuh"
+#include "cuda/operators/byte_sums.cuh"
 #include "cuda/operators/numbers_general.cuh"
 
 namespace flashscan::cuda {
@@ -44,16 +45,17 @@ template <typename X, typename Shape, bool Down>
 struct LaneNumbers {
     using Tile = Steps<X, Shape>;
     using Wide = typename Tile::Wide;
+    using Bytes = ByteSums<Shape, Down>;  // of 8-bit numbers
     static constexpr int L = Shape::L;
     Tile& tile;
 
     // The step in the order of memory that is the k-th in the order of the scan.
     static __device__ __forceinline__ constexpr int step(int k) { return Down ? L - 1 - k : k; }
     __device__ __forceinline__ Wide get(int k, int v) const { return tile.get(step(k), v); }
-    // Makes the compiler widen numbers that are narrower in memory once more: kept from one use to the next, they would
-    // occupy registers.
+    // Makes the compiler widen numbers that are narrower than a register once more: kept from one use to the next, they
+    // would occupy registers.
     __device__ __forceinline__ void widen_again() const {
-        if constexpr (sizeof(X) < sizeof(Wide))
+        if constexpr (sizeof(X) < sizeof(uint32_t))
 #pragma unroll
             for (int i = 0; i < Tile::count; ++i) tile.word[i] = ptx::held(tile.word[i]);
     }
@@ -115,6 +117,9 @@ requires(sizeof(X) == 2) struct RunningNumber<combine::Extremum<Max>, X, float>
     using Quick = QuickExtremum<Max>;
 };
 
+template <typename X, typename Operator>
+constexpr bool sums_bytes = sizeof(X) == 1 && std::is_same_v<Operator, combine::Add>;
+
 // Calls body(running), where `running[v]` holds carry[v], and body adds the lane's numbers to it.
 template <typename Running, int V, typename Wide, typename Numbers, typename Body>
 __device__ __forceinline__ void with_running(const Wide (&carry)[V], const Numbers& numbers, Body&& body) {
@@ -138,6 +143,8 @@ __device__ __forceinline__ auto combine_all_numbers(const Numbers& numbers, int 
     using Wide = typename Element<X>::Wide;
     if constexpr (std::is_same_v<Operator, combine::LogAddExp>) {
         return log_of_sum<X>(numbers, v);
+    } else if constexpr (sums_bytes<X, Operator>) {
+        return Numbers::Bytes::total(numbers.tile, v);
     } else {
         using Running = RunningNumber<Operator, X>;
         if constexpr (requires { typename Running::Quick; }) {
@@ -174,18 +181,22 @@ __device__ __forceinline__ void combine_tile(const LaneNumbers<X, Shape, Down>& 
     Wide before[V];
 #pragma unroll
     for (int v = 0; v < V; ++v) before[v] = carry[v];
-    StepWriter<X, Shape, Down> writer{numbers.tile};
-    with_running<RunningNumber<Operator, X>>(carry, numbers, [&](auto& running) {
+    if constexpr (sums_bytes<X, Operator>) {
+        ByteSums<Shape, Down>::scan(numbers.tile, carry);
+    } else {
+        StepWriter<X, Shape, Down> writer{numbers.tile};
+        with_running<RunningNumber<Operator, X>>(carry, numbers, [&](auto& running) {
 #pragma unroll
-        for (int k = 0; k < L; ++k) {
+            for (int k = 0; k < L; ++k) {
 #pragma unroll
-            for (int v = 0; v < V; ++v) {
-                running[v].add(numbers.get(k, v));
-                carry[v] = running[v].value();
+                for (int v = 0; v < V; ++v) {
+                    running[v].add(numbers.get(k, v));
+                    carry[v] = running[v].value();
+                }
+                writer.set(numbers.step(k), carry);
             }
-            writer.set(numbers.step(k), carry);
-        }
-    });
+        });
+    }
     if (exclusive) delay_steps(numbers, before);
 }
 

@@ -222,14 +222,17 @@ struct NumberColumnsWork : Base_ {
     }
 };
 
-// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for numbers of 8 bits, for
-// complex numbers and for long operators in f64, whose steps take more registers. number_rows has one more where
-// registers allow it, since blocks of few rows wait for each other with their steps in registers. i64 publishes a carry
-// in two words, which take more of them.
+// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for numbers of 8 bits other
+// than sums, for complex numbers and for long operators in f64, whose steps take more registers. number_rows has one
+// more where registers allow it, since blocks of few rows wait for each other with their steps in registers. i64
+// publishes a carry in two words, which take more of them.
 template <typename X, typename Operator>
 constexpr bool has_short_steps = std::is_same_v<typename Element<X>::Wide, float> || !is_long_operator<Operator>;
 template <typename X, typename Operator>
-constexpr int chained_resident = NumberPart<X>::count == 1 && sizeof(X) >= 2 && has_short_steps<X, Operator> ? 3 : 2;
+constexpr int chained_resident = NumberPart<X>::count == 1 &&
+                                         (sizeof(X) >= 2 || sums_bytes<X, Operator>)&&has_short_steps<X, Operator>
+                                     ? 3
+                                     : 2;
 template <typename X, typename Operator>
 constexpr int rows_resident = chained_resident<X, Operator> +
                               (has_short_steps<X, Operator> && !has_all_bits<X> ? 1 : 0);

@@ -44,7 +44,7 @@ struct ChainedColumns {
         Record of[chained_warps][V][32];
         // Carries that enter the chunk, [strip of the block][row of the lane][lane]; used where chunks are gathered in
         // groups, and in the first chunk.
-        Wide carry[has_groups || has_again ? 2 : 1][V][32];
+        Wide carry[shares_gates<Work> ? chained_warps : has_groups || has_again ? 2 : 1][V][32];
     };
     using Carries = LaneValues<Wide, V>;
     using Records = LaneValues<Record, V>;
@@ -67,8 +67,9 @@ struct ChainedColumns {
         const int warps_in_time = static_cast<int>(blockDim.x / 32) >> p.log2_warp_rows;
         const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
         const auto [group, chunk] = place_in_sets(sets);
-        const uint32_t batch = p.batches > 1 ? quotient(group, p.by_row_groups) : 0;
-        const uint32_t strip = ((group - batch * static_cast<uint32_t>(p.row_groups)) << p.log2_warp_rows) + warp_row;
+        const auto [batch, row_group] =
+            place_of_warp<Work>(p, group, warp_row, p.by_row_groups, static_cast<uint32_t>(p.row_groups));
+        const uint32_t strip = shares_gates<Work> ? row_group : (row_group << p.log2_warp_rows) + warp_row;
         const StepRange steps = steps_that_exist(p.offsets, 0, p.time);
         const int64_t t0 = steps.begin + (static_cast<int64_t>(chunk) * warps_in_time + warp_time) * L;
         const int64_t row = static_cast<int64_t>(strip) * strip_rows;

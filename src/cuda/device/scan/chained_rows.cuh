@@ -68,6 +68,9 @@
 //
 // and its monoid is_finite(map) and cut_to(carry), the map to that carry.
 //
+// A work whose `shares_gates` is true belongs to a kernel whose warps side by side, up to 8 of them, have the same
+// steps: of neighbouring rows where its Params have shared_rows, otherwise of neighbouring batch entries.
+//
 // A work whose Params have `grouped` and `records` takes few rows in groups, and has this too:
 //
 //     writes()                       whether it writes something for every step
@@ -99,6 +102,32 @@ struct WarpsInTime {
 };
 
 template <typename Work>
+constexpr bool shares_gates = false;
+template <typename Work>
+requires requires { Work::shares_gates; }
+constexpr bool shares_gates<Work> = Work::shares_gates;
+
+// The batch entry of row, or group of rows, `group`, and its number there. An entry has `each`, by which `by_each`
+// divides. Where warps share gates, `group` is that of a block, whose warp `warp_row` of those side by side is asked
+// for, and `by_each` divides by the blocks of an entry.
+struct PlaceOfWarp {
+    uint32_t batch, row;
+};
+template <typename Work, typename Params>
+__device__ __forceinline__ PlaceOfWarp place_of_warp(const Params& p, uint32_t group, int warp_row,
+                                                     const Divisor& by_each, uint32_t each) {
+    if constexpr (shares_gates<Work>) {
+        const uint32_t others = (1U << p.log2_warp_rows) - 1;
+        if (p.shared_rows != 0) each = (each + others) >> p.log2_warp_rows;
+        const uint32_t entry = quotient(group, by_each), of_entry = group - entry * each;
+        if (p.shared_rows != 0) return {entry, (of_entry << p.log2_warp_rows) + warp_row};
+        return {(entry << p.log2_warp_rows) + warp_row, of_entry};
+    }
+    const uint32_t batch = p.batches > 1 ? quotient(group, by_each) : 0;
+    return {batch, group - batch * each};
+}
+
+template <typename Work>
 struct ChainedRows {
     using Params = typename Work::Params;
     using Monoid = typename Work::Monoid;
@@ -108,7 +137,7 @@ struct ChainedRows {
     using Record = typename Monoid::Record;
     struct Totals {
         Record of[chained_warps];
-        Wide carry[2];  // into the chunk, of each of the block's rows
+        Wide carry[shares_gates<Work> ? chained_warps : 2];  // into the chunk, of each of the block's rows
     };
     static constexpr bool Down = Work::Down, has_groups = requires(const Params&q) { q.grouped; };
     static constexpr bool has_again = requires { typename Work::InOrder; };
@@ -137,14 +166,15 @@ struct ChainedRows {
     static __device__ __forceinline__ ChainedRows here(const Params& p, const ChainedSets& sets, Totals& totals) {
         const int thread = ptx::thread_index(), warp = thread / 32;
         const int warps_in_time = static_cast<int>(blockDim.x / 32) >> p.log2_warp_rows;
-        const int warp_row = warp < warps_in_time ? 0 : 1, warp_time = warp - warp_row * warps_in_time;
+        const int warp_row = shares_gates<Work> ? warp / warps_in_time : warp < warps_in_time ? 0 : 1;
+        const int warp_time = warp - warp_row * warps_in_time;
         const auto [group, chunk] = place_in_sets(sets);
-        const uint32_t rows = static_cast<uint32_t>(p.rows), row = (group << p.log2_warp_rows) + warp_row;
-        const uint32_t batch = p.batches > 1 ? quotient(row, sets.by_rows) : 0;
+        const uint32_t rows = static_cast<uint32_t>(p.rows);
+        const uint32_t row = shares_gates<Work> ? group : (group << p.log2_warp_rows) + warp_row;
+        const auto [batch, in_batch] = place_of_warp<Work>(p, row, warp_row, sets.by_rows, rows);
         // A walk against the order of memory (Down) takes the places from the last to the first.
         const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
         const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
-        const uint32_t in_batch = row - batch * rows;
         return {p,
                 place_of<Shape>(batch, in_batch, place * (32 * L) - Work::skew_of(p, batch, in_batch),
                                 batch < p.batches ? p.rows : 0, end_of_steps(p.offsets, p.time), thread & 31, 0),

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels "rows" and "columns" whose blocks sum the gradients of gates that their warps share, for all
+// types.
+#include "cuda/linear/columns_channels_innermost.cuh"
+#include "cuda/linear/instances/shared_gates_table.h"
+#include "cuda/linear/rows_time_innermost.cuh"
+
+namespace flashscan::cuda {
+namespace {
+
+template <typename X, typename G = X>
+SharedGatesKernels kernels_of() {
+    using Ty = Types<X, G>;
+    SharedGatesKernels k{};
+    if constexpr (sizeof(X) == sizeof(G)) {
+        using Work = LinearRowsWork<Ty, false, true, true>;
+        k.rows[0] = reinterpret_cast<const void*>(&linear_rows<Ty, false, true, true>);
+        k.rows[1] = reinterpret_cast<const void*>(&linear_rows<Ty, true, true, true>);
+        k.rows_bytes = Work::buffer_bytes + Work::OfShared::warp_bytes;
+    }
+    const auto fill = [&]<int pack>() {
+        k.columns[pack - 1] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, false, true, true>);
+        k.columns_bytes[pack - 1] = LinearColumnsWork<Ty, pack, false, true, true>::OfShared::warp_bytes;
+    };
+    if constexpr (sizeof(X) >= 4) fill.template operator()<1>();
+    if constexpr (sizeof(X) <= 4) fill.template operator()<2>();
+    return k;
+}
+
+}  // namespace
+
+SharedGatesKernels shared_gates_kernels(Dtype dtype, Dtype gate_dtype) {
+    const bool same = dtype == gate_dtype;
+    if (dtype == Dtype::bf16) return same ? kernels_of<__nv_bfloat16>() : kernels_of<__nv_bfloat16, float>();
+    if (dtype == Dtype::f16) return same ? kernels_of<__half>() : kernels_of<__half, float>();
+    if (dtype == Dtype::c64) return same ? kernels_of<Complex<float>>() : kernels_of<Complex<float>, float>();
+    if (dtype == Dtype::c128) return same ? kernels_of<Complex<double>>() : kernels_of<Complex<double>, double>();
+    return dtype == Dtype::f64 ? kernels_of<double>() : kernels_of<float>();
+}
+
+}  // namespace flashscan::cuda
