@@ -286,8 +286,8 @@ TEST(MachineCudaLinear, DescriptionsTellWhatArgumentsChoose) {
         "time innermost, aligned, gradients of gates summed by blocks over 8 batch entries; "
         "where pointers are not multiples of 16 bytes: chunked");
     has(described("linear bf16 BCT b4 t4096 c64 broadcast-b"),
-        "; backward by chunked (gate_broadcast is batch; takes bf16 gates backward of each element, shared by all "
-        "steps, or by value and shared by many rows): ");
+        "; backward by chunked (gate_broadcast is batch; takes bf16 gates backward of each element, or shared by all "
+        "steps or by many rows): ");
     has(described("linear f32 BCT b8 t4096 c250 broadcast-bc"), "summed by blocks over 8 rows, then afterwards");
     has(described("linear f32 BTC b11 t4096 c1024 broadcast-b"),
         "summed by blocks over 4 batch entries, then afterwards");

@@ -117,7 +117,12 @@ std::vector<Problem> shared_gate_problems() {
                         "linear f64 BTC b2 t700 c40 broadcast-b state-in state-out seed62",
                         "linear bf16 BCT b2 t1104 c7 broadcast-c state-in state-out seed63",
                         "linear f32 BCT b8 t1100 c3 broadcast-b reverse state-in state-out seed64",
-                        "linear f32 BCT b8 t8300 c32 broadcast-b reverse state-in state-out seed65"});
+                        "linear f32 BCT b8 t8300 c32 broadcast-b reverse state-in state-out seed65",
+                        "linear bf16 BTC b3 t900 c66 broadcast-b form-log state-in state-out seed66",
+                        "linear bf16 BTC b7 t900 c64 broadcast-b form-log reverse seed67",
+                        "linear f16 BCT b8 t2104 c5 broadcast-b form-log reverse state-in state-out seed68",
+                        "linear f32 BCT b8 t2104 c5 broadcast-b reverse place-padded seed69",
+                        "linear bf16 BTC b7 t900 c64 broadcast-b place-spread state-in seed70"});
 }
 std::vector<Problem> one_gate_problems() {
     return problems_of({"linear f32 BTC b2 t310 c64 broadcast-t state-in state-out seed43",

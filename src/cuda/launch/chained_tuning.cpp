@@ -128,7 +128,7 @@ bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, co
                           bool narrowest) {
     const bool aligned = tile.row_lanes == 32;
     if (aligned && (columns.chunks == 1 || (narrowest && columns.chunks <= columns_few_chunks))) return true;
-    const int64_t strips = shape.batches * columns.row_groups << columns.log2_warp_rows;
+    const int64_t strips = shape.batches * columns.row_groups << (columns.log2_warp_rows - shape.log2_sharing);
     const bool cut = shape.time < 8 * columns.chunk_steps * shape.sequences;  // chains of few chunks
     return fills_chunks(shape, columns) && (cut ? columns.chunks : 1) * strips >= columns_least_strips;
 }

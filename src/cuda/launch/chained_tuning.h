@@ -17,7 +17,7 @@ struct ChainedShape {
     int64_t sequences = 0;        // packed sequences of a row
     int skew = 0;                 // rows: the most steps between the start of a row's first 16-byte vector and the row
     // Where warps of a block share gates, the logarithm of how many; `batches`, or `rows` where they have neighbouring
-    // rows, is rounded up to a multiple of it.
+    // rows, is rounded up to a multiple of how many.
     int log2_sharing = 0;
 };
 
@@ -47,7 +47,7 @@ bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows);
 // Whether hardly any steps of columns' chunks lie behind the last step of time.
 bool fills_chunks(const ChainedShape& shape, const ChainedTuning& columns);
 // Whether blocks whose warps share gates are expected to be faster than blocks of one row or strip that leave terms of
-// each element: they are many; of columns, they also do not cut time where the others would not.
+// each element: they are many. Blocks of columns also do not cut time where the others would not, or are of one chunk.
 bool sharing_rows_suit(const ChainedTuning& rows);
 bool sharing_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns);
 // Whether a chained scan of columns is expected to be faster: chunks are filled, and strips are so many, or cut by

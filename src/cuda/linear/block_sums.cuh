@@ -6,10 +6,12 @@
 //            part of the tile over all of them, in the order of their entries or rows, and writes the sums as terms in
 //            the arithmetic's dtype: [ceil(batches / warps), time, rows] with channels innermost,
 //            [ceil(batches / warps), rows, time] or [batches, ceil(rows / warps), time] with time innermost.
-//            reduce_gate_gradient adds these up. If these warps are all that share a gate, they write GRAD|GATE.
+//            reduce_gate_gradient adds these up. If these warps are all that share a gate, no values of gates were
+//            found before, and neighbours of GRAD|GATE lie side by side, they write GRAD|GATE.
 // Bytes      One term for each step of 2 to 8 rows, in place of one for each step of each row.
 // Sync       One __syncthreads, which is also the vote whether steps have to be walked again.
-// Limits     Gates of more than 16 bits are values; find_gate_values makes others so.
+// Limits     Gates wider than 16 bits are values (find_gate_values computes those of logs and logits). 16-bit ones may
+//            be logs or logits, without resets.
 #pragma once
 
 #include "cuda/device/scan/chained_rows.cuh"
@@ -80,17 +82,18 @@ struct BlockSums {
     static __device__ __forceinline__ bool write(const LinearParams& p, const Place& at, const WarpsInTime& warps,
                                                  bool again) {
         if (__syncthreads_or(again) != 0) return true;
+        const bool rows = p.shared_rows != 0;
         const int most = 1 << p.log2_warp_rows;
-        const int64_t mine = p.shared_rows != 0 ? at.warp_row : at.batch, first = mine & ~int64_t{most - 1};
-        const int64_t all = p.shared_rows != 0 ? p.rows : p.batches;
-        if (first >= all || at.batch - (p.shared_rows != 0 ? 0 : mine - first) >= p.batches) return false;
+        const int64_t mine = rows ? at.warp_row : at.batch, first = mine & ~int64_t{most - 1};
+        const int64_t all = rows ? p.rows : p.batches;
+        if (first >= all || (rows && at.batch >= p.batches)) return false;
         const int sharing = static_cast<int>(min(all - first, int64_t{most})), part = (vectors + sharing - 1) / sharing;
         const int rank = static_cast<int>(mine - first);
         // The terms of the first of the warps, and how far apart those of the others lie.
         const char* const from = of_warp(time_inner ? warps.mine : warps.mine * warps.step);
         const int apart = (time_inner ? warps.count : 1) * warp_bytes;
         const View& terms = p.grad_gate;
-        char* const to = terms.data + (at.batch >> (p.shared_rows != 0 ? 0 : p.log2_warp_rows)) * terms.batch;
+        char* const to = terms.data + (at.batch >> (rows ? 0 : p.log2_warp_rows)) * terms.batch;
         for (int k = rank * part + at.lane; k < min((rank + 1) * part, vectors); k += 32) {
             // The vector's first row and step in memory, and how many terms of it exist.
             const int lane = k / lane_vectors, across = 32 * V / pack;
@@ -105,7 +108,7 @@ struct BlockSums {
 #pragma unroll
                 for (int n = 0; n < pack; ++n) sum.of[n] = sum.of[n] + other.of[n];
             }
-            char* const there = to + (p.shared_rows != 0 ? row >> p.log2_warp_rows : row) * terms.row + t * terms.time;
+            char* const there = to + (rows ? row >> p.log2_warp_rows : row) * terms.row + t * terms.time;
             if (p.sums_whole != 0)
                 store<G>(there, exist, sum, [](GateWide x) { return Element<G>::narrow(x); });
             else

@@ -13,7 +13,8 @@
 // Gates      What all elements that share a gate have in common is done once for each gate: where it is given as a log
 //            or logit, find_gate_values computes its value before, and its derivative is a factor of the sum. Values
 //            are in the arithmetic's dtype. Gates of 16 bits by value become f32 too where terms are of each element,
-//            so that kernels for f32 gates write these in f32.
+//            so that kernels for f32 gates write these in f32. Where warps of a block share 16-bit logs or logits, each
+//            computes values and derivatives itself.
 // Sync       Warps of a block synchronise by __syncthreads; find_gate_values is a launch before the kernel, and
 //            reduce_gate_gradient one after it.
 // Limits     None.

@@ -19,7 +19,7 @@ struct LinearParams {
     View source;     // forward: INPUT, backward: GRAD|OUTPUT
     View states;     // backward: OUTPUT; null when GRAD|GATE is not wanted
     View result;     // forward: OUTPUT, backward: GRAD|INPUT (may be null)
-    View grad_gate;  // backward: GRAD|GATE, or terms of it in scratch memory; null where sums go to `partial`
+    View grad_gate;  // backward: GRAD|GATE, or terms of it in scratch memory; null where `partial` alone is used
 
     // The carries that enter and leave rows, [batches, rows]; null when packed. Forward they are STATE_IN and
     // STATE_OUT, backward GRAD|STATE_OUT and GRAD|STATE_IN.
@@ -40,7 +40,8 @@ struct LinearParams {
     int64_t time = 0;  // T
 
     // Sums of GRAD|GATE over time or rows, in the arithmetic's dtype, [batches, partial_time, partial_rows]. Null where
-    // the kernel writes a gradient for each element; where warps share gates, `grad_gate` tells where sums go.
+    // the kernel writes a gradient for each element. Where warps share gates it only tells, by not being null, that
+    // sums are wanted; they go to `grad_gate`.
     void* partial = nullptr;
     int32_t sum_time = 0, sum_rows = 0;
     int64_t partial_time = 0, partial_rows = 0;

@@ -87,7 +87,8 @@ void begin_pass(LinearPass& l, const LinearProblem& problem, Pass pass, bool bat
     l.pass = pass;
     l.time_inner = is_time_inner(problem, l.pass, batch_invariant);
     l.sums = gate_sums_of(problem, l.pass, columns, log2_sharing > 0);
-    // The kernels whose blocks sum 16-bit gates take logs and logits themselves, as their sums are in f32 all the same.
+    // Values are found in the arithmetic's dtype. Kernels whose warps share 16-bit gates take these as they are given:
+    // their sums are in f32 all the same, and "rows" is not compiled for 16-bit data with gates of f32.
     const bool narrow = size_of(problem.gate_dtype) == 2, has_form = problem.gate_form != GateForm::value;
     l.finds_gate_values = l.sums == GateSums::of_elements
                               ? narrow || has_form

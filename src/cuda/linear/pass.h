@@ -20,7 +20,8 @@ namespace flashscan::cuda {
 // The alignment that the bulk copy engine needs of addresses and strides.
 inline constexpr int64_t bulk_alignment = 16;
 
-// How GRAD|GATE of a gate that is broadcast is summed: what the kernel leaves for a second launch to add up.
+// How GRAD|GATE of a gate that is broadcast is summed: what the kernel leaves for a second launch to add up. Blocks
+// that have all terms of their gates leave none (LinearParams::sums_whole).
 enum class GateSums {
     none,           // the kernel writes GRAD|GATE
     over_time,      // a sum over the steps of each chunk, for each row or over rows too
@@ -110,7 +111,8 @@ struct Tensor {
 std::vector<Tensor> tensors_of(const LinearProblem& p, Pass pass);
 std::vector<Tensor> tensors_and_gates_of(const LinearProblem& p, Pass pass);
 // Fills in the pass's axes and what follows from them. `columns` tells that it is for the kernel of that name.
-// 2^log2_sharing warps of a block share gates, if the gradients of gates would otherwise be summed of elements.
+// Where it would leave a term of each element, 2^log2_sharing warps of a block share gates and sum theirs, unless
+// log2_sharing is 0.
 void begin_pass(LinearPass& l, const LinearProblem& problem, Pass pass, bool batch_invariant = false,
                 bool columns = false, int log2_sharing = 0);
 // The problem as the pass's kernel sees it: where it writes a gradient for each element, GRAD|GATE is dense and has the

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "cuda/device/scan/look_back_tuning.h"
 #include "cuda/launch/launch.h"
 #include "cuda/linear/instances/shared_gates_table.h"
 #include "cuda/linear/pass.h"
@@ -68,7 +67,7 @@ struct ChainedPass : LinearPass {
     // place in every tensor; with "columns", each tensor's pairs of rows may begin at any element.
     bool skewed = false;
     bool one_gate = false;  // the kernel loads a gate of a row or a pair of rows as one element
-    int sharing_bytes = 0;  // dynamic shared memory of a warp of a kernel whose warps share gates
+    int warp_bytes = 0;     // dynamic shared memory of a warp
     int group_chunks = 1;   // chunks of a group whose summaries are gathered
 
     ChainedTile lane_tile(int row_lanes = 32) const { return {tile.lane_rows, tile.steps, tile.warps, row_lanes}; }
@@ -87,13 +86,13 @@ struct ChainedPass : LinearPass {
         shared = round_up(shared, int64_t{1} << log2_sharing);
         return shape;
     }
-    // Takes the kernel whose warps share gates, of which at most a third may have no rows.
-    bool take_sharing(const void* sharing, int warp_bytes, const LinearProblem& p) {
+    // Takes the kernel whose warps share gates. At most a quarter of these warps may be without rows.
+    bool take_sharing(const void* sharing, int bytes, const LinearProblem& p) {
         const int64_t count = shared_rows ? p.channels : p.batch;
         if (p.packed() || 1 << log2_sharing > tile.warps || sharing == nullptr) return false;
         if (3 * (round_up(count, int64_t{1} << log2_sharing) - count) > count) return false;
         kernel = sharing;
-        sharing_bytes = warp_bytes;
+        warp_bytes = bytes;
         return true;
     }
 
@@ -114,7 +113,7 @@ struct ChainedPass : LinearPass {
         takes_states = !p.packed();
         takes_states_in_place = tuning.chunks < 3;
         threads = 32 * tuning.warps;
-        shared_bytes = (sums == GateSums::of_blocks ? sharing_bytes : tile.shared_bytes / tile.warps) * tuning.warps;
+        shared_bytes = warp_bytes * tuning.warps;
         const auto [of_chunks, all] = exchanged(pack);
         look_back_bytes = static_cast<size_t>(all);
         carries = workspace.book(all);
@@ -170,6 +169,7 @@ struct RowsPass final : ChainedPass {
         if (std::string why = code_refusal(*this, p); !why.empty()) return why;
         if (!time_inner) return "channels are innermost; takes time innermost";
         if (kernel == nullptr) return width_refusal(problem, p);
+        warp_bytes = tile.shared_bytes / tile.warps;
         if (sums == GateSums::of_blocks) {
             const SharedGatesKernels k = shared_gates_kernels(p.dtype, p.gate_dtype);
             if (!take_sharing(k.rows[down], k.rows_bytes, p)) return shares_too_much;
@@ -181,9 +181,9 @@ struct RowsPass final : ChainedPass {
         LinearShape shape = shape_of_sharing(p);
         if (skewed) shape.skew = kernels->rows_skew;
         tuning = tune_chained_rows(shape, lane_tile());
-        const bool suits = chained_rows_suit(shape, tuning), grouped = !suits && chained_groups_suit(tuning);
-        if (sums == GateSums::of_blocks && (grouped || (must_suit && !(suits && sharing_rows_suit(tuning)))))
-            return shares_too_much;
+        const bool suits = chained_rows_suit(shape, tuning),
+                   grouped = !suits && sums != GateSums::of_blocks && chained_groups_suit(tuning);
+        if (sums == GateSums::of_blocks && must_suit && !(suits && sharing_rows_suit(tuning))) return shares_too_much;
         group_chunks = cuda::group_chunks(grouped, true);
         if (must_suit && !suits && !grouped)
             return fmt::format("time is {}; with {} rows takes more than {} steps", p.time, batches * rows,
@@ -210,8 +210,7 @@ struct RowsPass final : ChainedPass {
             return fmt::format("gate_form is {}; takes {} gates that all steps share by value alone backward",
                                name_of(problem.gate_form), name_of(problem.gate_dtype));
         return fmt::format(
-            "gate_broadcast is {}; takes {} gates backward of each element, shared by all steps, or by "
-            "value and shared by many rows",
+            "gate_broadcast is {}; takes {} gates backward of each element, or shared by all steps or by many rows",
             names_of_broadcast(problem), name_of(problem.gate_dtype));
     }
 };
@@ -255,8 +254,9 @@ struct ColumnsPass final : ChainedPass {
         tuning = tune_chained_columns(shape, cut);
         const bool narrowest = pack == 1 || kernels->columns[0][backward] == nullptr;
         const bool suits = chained_columns_suit(shape, cut, tuning, narrowest);
-        const bool grouped = !suits && chained_column_groups_suit(shape, cut, tuning, kernels->record_bytes * pack);
-        if (sums == GateSums::of_blocks && (grouped || (must_suit && !sharing_columns_suit(shape, cut, tuning))))
+        const bool grouped = !suits && sums != GateSums::of_blocks &&
+                             chained_column_groups_suit(shape, cut, tuning, kernels->record_bytes * pack);
+        if (sums == GateSums::of_blocks && must_suit && !sharing_columns_suit(shape, cut, tuning))
             return shares_too_much;
         group_chunks = cuda::group_chunks(grouped, false);
         if (must_suit && !suits && !grouped) return suit_refusal(shape);
@@ -292,13 +292,13 @@ struct ColumnsPass final : ChainedPass {
     }
 };
 
-// Tunes a pass in which as many warps of a block as possible share gates whose gradients are to be summed. Where even
-// none of them sharing gates is refused, it returns none.
-template <typename ChainedPass, typename... Facts>
-std::unique_ptr<ChainedPass> tuned(const LinearProblem& problem, Pass pass, const Options& options,
-                                   std::string& refusal, Facts... facts) {
-    for (int log2_sharing = log2_up(chained_warps, 3); log2_sharing >= 0; --log2_sharing) {
-        auto l = std::make_unique<ChainedPass>(problem, pass, log2_sharing, facts...);
+// Tunes a pass in which as many warps of a block as possible, up to 8, share gates whose gradients are to be summed.
+// Returns none where a pass whose warps share none is refused too.
+template <typename KernelPass, typename... Facts>
+std::unique_ptr<KernelPass> tuned(const LinearProblem& problem, Pass pass, const Options& options, std::string& refusal,
+                                  Facts... facts) {
+    for (int log2_sharing = 3; log2_sharing >= 0; --log2_sharing) {
+        auto l = std::make_unique<KernelPass>(problem, pass, log2_sharing, facts...);
         refusal = l->tune(problem, options);
         if (refusal.empty()) return l;
         if (l->sums != GateSums::of_blocks) break;
@@ -345,10 +345,19 @@ PassVariants make_columns_passes(const LinearProblem& problem, Pass pass, const 
         (narrower ? wide : narrow).reset();
     }
     PassVariants passes;
+    const auto add = [&](std::unique_ptr<ColumnsPass> l) {
+        l->settle(problem, seen_by_kernel(*l, problem));
+        passes.push_back(std::move(l));
+    };
     for (auto* const l : {&wide, &narrow, &skewed}) {
         if (*l == nullptr) continue;
-        (*l)->settle(problem, seen_by_kernel(**l, problem));
-        passes.push_back(std::move(*l));
+        const bool shares = (*l)->sums == GateSums::of_blocks;
+        const int lane_rows = (*l)->pack;
+        add(std::move(*l));
+        if (!shares) continue;
+        // Calls with states and 16-bit logs or logits, or with gates that lie elsewhere, take terms of each element.
+        auto elements = std::make_unique<ColumnsPass>(problem, pass, 0, lane_rows, false);
+        if (elements->tune(problem, options).empty()) add(std::move(elements));
     }
     return passes;
 }

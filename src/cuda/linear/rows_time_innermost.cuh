@@ -12,8 +12,9 @@
 //            a summary for each chunk, and a carry for each group of chunks.
 // Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Where steps
 //            are reset or packed, 16-bit gates, and backward complex ones, are values. A gate may be one for several
-//            rows, or for a whole row; backward blocks sum the gradient of the former over the rows
-//            of their warps, and that of the latter over their chunk. Packed sequences have no states.
+//            rows, or for a whole row. Backward, blocks sum the gradient of the former where their warps share it, and
+//            leave a term of each element otherwise; that of the latter they sum over their chunk. Packed sequences
+//            have no states.
 // Why        Nothing is waited for and little is executed beside the steps: an H200 reaches 93 to 98 % of the stream,
 //            80 to 94 % where rows begin or end within vectors. chunked_general.cuh, which folds summaries and does
 //            more besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, resident blocks, and
@@ -68,7 +69,7 @@ struct LinearRowsWork {
     Steps<G, Shape> gate;
     Steps<X, Shape> source;
     using OfTime = TimeSums<GateWide, 1, 1>;
-    // Backward, where warps share gates, of the gradients of these.
+    // Backward: sums of the gradients of gates that warps share.
     using OfShared = BlockSums<Ty, Shape, Down, buffer_bytes>;
     using InOrder = ChainedInOrder<Walker, OfTime, void, std::conditional_t<Shared, OfShared, void>>;
     OfTime sums;  // backward, of the gradients of gates that are broadcast over time
@@ -171,8 +172,10 @@ struct LinearRowsWork {
         if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
     }
     __device__ __forceinline__ bool write_sums(int64_t chunk, const WarpsInTime& warps, bool again) {
-        if constexpr (Shared) return OfShared::wanted(p) && OfShared::write(p, at, warps, again);
-        return sums_gate() && sums.write(p, at, chunk, warps, again);
+        if constexpr (Shared)
+            return OfShared::wanted(p) && OfShared::write(p, at, warps, again);
+        else
+            return sums_gate() && sums.write(p, at, chunk, warps, again);
     }
 };
 

@@ -14,8 +14,8 @@ template <typename Shape, bool Down>
 struct ByteSums {
     using Tile = Steps<uint8_t, Shape>;
     static constexpr int count = Tile::count, V = Shape::V;
-    static_assert(V == 1 || V == 4);
-    static_assert((V == 1 ? 4 : Shape::L + 1) * 255 < 1 << 16);
+    static_assert(V == 1 || (V == 4 && !Down));
+    static_assert((V == 1 ? 5 : Shape::L + 1) * 255 < 1 << 16);  // with the carry
 
     static __device__ __forceinline__ uint32_t even(uint32_t word) { return __byte_perm(word, 0, 0x4240); }
     static __device__ __forceinline__ uint32_t odd(uint32_t word) { return __byte_perm(word, 0, 0x4341); }

@@ -3,7 +3,8 @@
 // are). A strip is the rows (neighbouring channels) that a warp covers.
 //
 // Ownership  A block of up to 8 warps owns a chunk of consecutive steps of a strip, or of 2^log2_warp_rows strips side
-//            by side. A lane holds L steps of V rows in registers, and no lane needs another's steps.
+//            by side, or of one strip of so many batch entries that share gates. A lane holds L steps of V rows in
+//            registers, and no lane needs another's steps.
 // Passes     1. Every lane loads its steps and summarises them; the summaries of a strip's warps are composed in order.
 //            2. Every lane walks its steps with its carries and stores them.
 // Order      Blocks go through sets of strips as those of chained_rows.cuh go through sets of rows.

@@ -2,8 +2,8 @@
 // The chained scan of many rows with time innermost, over any monoid. Blocks take chunks of time, and each waits for
 // the carry from the chunk before and publishes the one into the next.
 //
-// Ownership  A block of up to 8 warps owns a chunk of consecutive steps of one row, or of two rows side by side. A lane
-//            holds L steps in registers.
+// Ownership  A block of up to 8 warps owns a chunk of consecutive steps of one row, or of two rows side by side, or of
+//            up to 8 rows that share gates. A lane holds L steps in registers.
 // Skew       Lanes own whole aligned vectors of 16 bytes, wherever a row begins in its first one: steps are counted
 //            from that vector's first element, and those before the row's first and past its last are the identity.
 //            Nothing is shifted, since a row lies alike in all tensors. Elements of the vectors at the ends of a row,
@@ -68,8 +68,9 @@
 //
 // and its monoid is_finite(map) and cut_to(carry), the map to that carry.
 //
-// A work whose `shares_gates` is true belongs to a kernel whose warps side by side, up to 8 of them, have the same
-// steps: of neighbouring rows where its Params have shared_rows, otherwise of neighbouring batch entries.
+// A work whose `shares_gates` is true belongs to a kernel in which up to 8 warps side by side have the same steps: of
+// neighbouring rows where shared_rows of its Params is not 0, otherwise of one row or strip of neighbouring batch
+// entries.
 //
 // A work whose Params have `grouped` and `records` takes few rows in groups, and has this too:
 //
@@ -108,8 +109,8 @@ requires requires { Work::shares_gates; }
 constexpr bool shares_gates<Work> = Work::shares_gates;
 
 // The batch entry of row, or group of rows, `group`, and its number there. An entry has `each`, by which `by_each`
-// divides. Where warps share gates, `group` is that of a block, whose warp `warp_row` of those side by side is asked
-// for, and `by_each` divides by the blocks of an entry.
+// divides. Where warps share gates, `group` is that of a block, of whose warps side by side number `warp_row` is asked
+// for, and `by_each` divides by the blocks of an entry, or of the entries that share them.
 struct PlaceOfWarp {
     uint32_t batch, row;
 };

@@ -16,7 +16,7 @@ inline constexpr int column_group_record_bytes = 16;  // the most of the summari
 struct ChainedSets {
     uint32_t groups = 0, blocks = 0;  // groups of a set, and blocks of a set: one for each of its groups and chunks
     Divisor by_groups, by_blocks;     // divide by them
-    Divisor by_rows;                  // chained_rows.cuh alone: divides by the rows of a batch entry
+    Divisor by_rows;                  // chained_rows.cuh alone: divides by the rows of a batch entry, or by its blocks
 };
 
 }  // namespace flashscan::cuda
