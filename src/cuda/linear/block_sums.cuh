@@ -15,7 +15,9 @@
 #pragma once
 
 #include "cuda/device/scan/chained_rows.cuh"
+#include "cuda/device/tile/time_vectors.cuh"
 #include "cuda/linear/params.h"
+#include "cuda/linear/walk.cuh"
 
 namespace flashscan::cuda {
 
@@ -27,11 +29,11 @@ struct BlockSums {
     static constexpr int L = Shape::L, V = Shape::V, size = static_cast<int>(sizeof(GateWide));
     static constexpr int pack = 16 / size;  // terms of a vector of 16 bytes, which are neighbours in memory
     static constexpr bool time_inner = Shape::time_inner;
-    // With time innermost a lane's terms are `lane_vectors` vectors. Lanes lie an odd number of vectors apart, so that
-    // they write without bank conflicts. With channels innermost the terms of a step lie side by side.
-    static constexpr int lane_vectors = L / pack, lane_stride = lane_vectors | 1;
+    // With time innermost a lane's terms are vectors behind each other, with channels innermost the terms of a step lie
+    // side by side.
+    using LaneTerms = LaneVectors<GateWide, Shape, true>;
     static constexpr int vectors = 32 * L * V / pack;  // of a warp
-    static constexpr int warp_bytes = time_inner ? 32 * lane_stride * 16 : 32 * L * V * size;
+    static constexpr int warp_bytes = time_inner ? 32 * LaneTerms::stride : 32 * L * V * size;
     static_assert(time_inner ? V == 1 && L % pack == 0 : 32 * V % pack == 0);
     struct alignas(16) Vector {
         GateWide of[pack];
@@ -39,6 +41,14 @@ struct BlockSums {
 
     // Whether sums are wanted, which is the same for all threads of a launch.
     static __device__ __forceinline__ bool wanted(const LinearParams& p) { return p.partial != nullptr; }
+    // Calls f with the kind of a warp's steps. Gates wider than 16 bits are values.
+    template <typename Walker, typename F>
+    static __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
+        if constexpr (sizeof(G) == 2)
+            Walker::with_kind(p, events, f);
+        else
+            with_value_kind(events, f);
+    }
     // The terms of a warp of the block.
     static __device__ __forceinline__ char* of_warp(int warp) {
         return shared_memory() + static_cast<int>(blockDim.x / 32) * BufferBytes + warp * warp_bytes;
@@ -46,7 +56,7 @@ struct BlockSums {
     // The terms of a lane, of which those of a step lie `step_bytes` apart from those of the next.
     static constexpr int step_bytes = (time_inner ? 1 : 32 * V) * size;
     static __device__ __forceinline__ char* of_lane(const Place& at) {
-        return of_warp(ptx::thread_index() / 32) + at.lane * (time_inner ? lane_stride * 16 : V * size);
+        return of_warp(ptx::thread_index() / 32) + at.lane * (time_inner ? LaneTerms::stride : V * size);
     }
 
     // Takes the gradients of a lane's steps one after another, all of them, in the order of the walk.
@@ -96,8 +106,9 @@ struct BlockSums {
         char* const to = terms.data + (at.batch >> (rows ? 0 : p.log2_warp_rows)) * terms.batch;
         for (int k = rank * part + at.lane; k < min((rank + 1) * part, vectors); k += 32) {
             // The vector's first row and step in memory, and how many terms of it exist.
-            const int lane = k / lane_vectors, across = 32 * V / pack;
-            const int place = time_inner ? lane * lane_stride + k % lane_vectors : k;
+            const int across = 32 * V / pack;
+            const int lane = k / LaneTerms::count, lane_stride = LaneTerms::stride / 16;
+            const int place = time_inner ? lane * lane_stride + k % LaneTerms::count : k;
             const int64_t t = at.warp_t0 + (time_inner ? k * pack : k / across);
             const int64_t row = time_inner ? at.warp_row : at.warp_row + k % across * pack;
             const int64_t exist = t >= p.time ? 0 : time_inner ? p.time - t : p.rows - row;

@@ -140,13 +140,9 @@ struct LinearColumnsWork {
             };
             if constexpr (Shared) {
                 typename OfShared::Writer writer(at);
-                const auto walk_of = [&](auto kind) {
+                OfShared::template with_kind<Walker>(p, eventful, [&](auto kind) {
                     walk_back(kind, [&](int i, const GateWide(&values)[V]) { writer.set(i, values); });
-                };
-                if constexpr (sizeof(G) == 2)  // wider gates are values
-                    Walker::with_kind(p, eventful, walk_of);
-                else
-                    with_value_kind(eventful, walk_of);
+                });
             } else if (sums_time()) {
                 with_value_kind(eventful, [&](auto kind) {
                     walk_back(kind, [&](int i, const GateWide(&values)[V]) {

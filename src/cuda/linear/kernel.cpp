@@ -117,8 +117,9 @@ class Linear final : public LinearKernel {
         if (b.grad_gate != nullptr && !(sums && p_.empty())) {
             params.states.point(b.output, p_.time);
             params.state_in = b.state_in;
-            if (sums && pass.sums != GateSums::of_elements) params.partial = whole ? b.grad_gate : terms;
-            if (!sums || of_steps) params.grad_gate.point(of_steps && !whole ? terms : b.grad_gate, p_.time);
+            void* const to = sums && !whole ? terms : b.grad_gate;
+            if (sums && pass.sums != GateSums::of_elements) params.partial = to;
+            if (!sums || of_steps) params.grad_gate.point(to, p_.time);
         }
         if (pass.finds_gate_values && !p_.empty()) {
             char* const values = static_cast<char*>(b.scratch) + pass.gates;

@@ -78,7 +78,7 @@ LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_inv
 std::string LinearPass::describe_sums() const {
     if (sums == GateSums::of_elements) return ", gradients of gates summed afterwards";
     if (sums != GateSums::of_blocks) return {};
-    return fmt::format(", gradients of gates summed by blocks over {} {}{}", 1 << log2_sharing,
+    return fmt::format(", gradients of gates summed by blocks over {} {}{}", sharing(),
                        shared_rows ? "rows" : "batch entries", params.sums_whole != 0 ? "" : ", then afterwards");
 }
 
@@ -253,7 +253,7 @@ void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearP
     ReduceAxis batch{l.batches}, time{p.time}, row{l.rows};
     if (l.sums == GateSums::of_elements || l.sums == GateSums::of_blocks) {
         int64_t& shared = l.shared_rows ? row.count : batch.count;
-        shared = ceil_div(shared, int64_t{1} << l.log2_sharing);
+        shared = ceil_div(shared, l.sharing());
         View& terms = l.params.grad_gate;
         terms = view_of(l, dense_strides(p.time, row.count, l.time_inner), state_dtype(p.gate_dtype));
         batch.terms = terms.batch;
@@ -268,7 +268,6 @@ void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearP
             terms = view_of(l, gradient, problem.gate_dtype);
             return;
         }
-        l.terms = l.workspace.book(Extent(batch.count) * time.count * row.count * wide);
     } else {
         l.params.sum_time = p.broadcasts(broadcast_time);
         l.params.sum_rows = p.broadcasts(broadcast_channels);
@@ -279,8 +278,8 @@ void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearP
         row.terms = wide;
         time.terms = row.count * wide;
         batch.terms = time.count * time.terms;
-        l.terms = l.workspace.book(Extent(batch.count) * time.count * row.count * wide);
     }
+    l.terms = l.workspace.book(Extent(batch.count) * time.count * row.count * wide);
     l.gradient = view_of(l, problem.grad_gate, problem.gate_dtype);
     batch.gradient = l.gradient.batch;
     time.gradient = l.gradient.time;

@@ -61,8 +61,9 @@ struct LinearPass {
     GateSums sums = GateSums::none;
     int log2_sharing = 0;      // of_blocks: the logarithm of how many warps of a block share gates
     bool shared_rows = false;  // and whether they have neighbouring rows, in place of neighbouring batch entries
-    ReduceParams reduce;       // the launch that adds up GRAD|GATE, without a call's pointers
-    View gradient, gate;       // GRAD|GATE, and a GATE whose values are found before, as that launch needs them
+    int64_t sharing() const { return int64_t{1} << log2_sharing; }
+    ReduceParams reduce;  // the launch that adds up GRAD|GATE, without a call's pointers
+    View gradient, gate;  // GRAD|GATE, and a GATE whose values are found before, as that launch needs them
     // Whether a launch before the kernel writes the gates' values to scratch memory, and its arguments.
     bool finds_gate_values = false;
     GateValuesParams gate_values;

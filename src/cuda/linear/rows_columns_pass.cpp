@@ -83,15 +83,15 @@ struct ChainedPass : LinearPass {
         LinearShape shape = shape_of(*this, p, false);
         shape.log2_sharing = log2_sharing;
         int64_t& shared = shared_rows ? shape.rows : shape.batches;
-        shared = round_up(shared, int64_t{1} << log2_sharing);
+        shared = round_up(shared, sharing());
         return shape;
     }
     // Takes the kernel whose warps share gates. At most a quarter of these warps may be without rows.
-    bool take_sharing(const void* sharing, int bytes, const LinearProblem& p) {
+    bool take_sharing(const void* of_sharing, int bytes, const LinearProblem& p) {
         const int64_t count = shared_rows ? p.channels : p.batch;
-        if (p.packed() || 1 << log2_sharing > tile.warps || sharing == nullptr) return false;
-        if (3 * (round_up(count, int64_t{1} << log2_sharing) - count) > count) return false;
-        kernel = sharing;
+        if (p.packed() || sharing() > tile.warps || of_sharing == nullptr) return false;
+        if (3 * (round_up(count, sharing()) - count) > count) return false;
+        kernel = of_sharing;
         warp_bytes = bytes;
         return true;
     }
@@ -107,7 +107,7 @@ struct ChainedPass : LinearPass {
     // Completes a pass after its tuning.
     void settle(const LinearProblem& problem, const LinearProblem& p, int pack, Extent strips) {
         settle_params(*this, p, tuning);
-        sets = sets_of(tuning, shared_rows ? ceil_div(rows, Extent(int64_t{1} << log2_sharing)) : rows);
+        sets = sets_of(tuning, shared_rows ? ceil_div(rows, Extent(sharing())) : rows);
         params.grouped = group_chunks > 1;
         settle_gate_sums(*this, problem, p, strips, false);
         takes_states = !p.packed();
@@ -159,8 +159,8 @@ struct RowsPass final : ChainedPass {
         one_gate = one_gate_a_row = problem.broadcasts(broadcast_time);
     }
 
-    // Whether rows that begin anywhere are taken.
-    bool skews() const { return kernels->rows_skew != 0 && sums != GateSums::of_elements; }
+    // Whether there is such a pass. Where rows begin anywhere, they lie alike in all tensors, which terms do not.
+    bool exists() const { return !skewed || (kernels->rows_skew != 0 && sums != GateSums::of_elements); }
 
     // Cuts time, and returns the condition that fails, if one does.
     std::string tune(const LinearProblem& problem, const Options& options) {
@@ -235,6 +235,9 @@ struct ColumnsPass final : ChainedPass {
         one_gate = size_of(problem.dtype) == 2 && !skewed && problem.broadcasts(broadcast_channels);
     }
 
+    // Whether a kernel with such lanes is compiled.
+    bool exists() const { return kernel != nullptr; }
+
     // Cuts time, and returns the condition that fails, if one does.
     std::string tune(const LinearProblem& problem, const Options& options) {
         const LinearProblem p = seen_by_kernel(*this, problem);
@@ -278,7 +281,7 @@ struct ColumnsPass final : ChainedPass {
     }
 
     std::string describe() const override {
-        return ChainedPass::describe(ceil_div(batches, Extent(int64_t{1} << log2_sharing)) * tuning.row_groups,
+        return ChainedPass::describe(ceil_div(batches, Extent(sharing())) * tuning.row_groups,
                                      int64_t{strip} << tuning.log2_warp_rows, "channel");
     }
 
@@ -293,12 +296,13 @@ struct ColumnsPass final : ChainedPass {
 };
 
 // Tunes a pass in which as many warps of a block as possible, up to 8, share gates whose gradients are to be summed.
-// Returns none where a pass whose warps share none is refused too.
+// Returns none where there is no such pass, or one whose warps share none is refused too.
 template <typename KernelPass, typename... Facts>
 std::unique_ptr<KernelPass> tuned(const LinearProblem& problem, Pass pass, const Options& options, std::string& refusal,
                                   Facts... facts) {
     for (int log2_sharing = 3; log2_sharing >= 0; --log2_sharing) {
         auto l = std::make_unique<KernelPass>(problem, pass, log2_sharing, facts...);
+        if (!l->exists()) break;
         refusal = l->tune(problem, options);
         if (refusal.empty()) return l;
         if (l->sums != GateSums::of_blocks) break;
@@ -312,7 +316,6 @@ PassVariants make_rows_passes(const LinearProblem& problem, Pass pass, const Opt
     const bool must_suit = options.kernel.empty();
     PassVariants passes;
     for (const bool skewed : {false, true}) {
-        if (skewed && !RowsPass(problem, pass, 0, skewed).skews()) break;
         auto l = tuned<RowsPass>(problem, pass, options, refusal, skewed);
         if (l == nullptr) continue;
         if (must_suit && passes.empty() && l->group_chunks > 1 && few_long_rows_suit(problem, options)) {
@@ -330,9 +333,7 @@ PassVariants make_columns_passes(const LinearProblem& problem, Pass pass, const 
     const bool must_suit = options.kernel.empty();
     const auto of = [&](int pack, bool skewed) -> std::unique_ptr<ColumnsPass> {
         // Pairs that lie anywhere have a gate for each row.
-        if (ColumnsPass(problem, pass, 0, pack, skewed).kernel == nullptr ||
-            (skewed && problem.broadcasts(broadcast_channels)))
-            return nullptr;
+        if (skewed && problem.broadcasts(broadcast_channels)) return nullptr;
         return tuned<ColumnsPass>(problem, pass, options, refusal, pack, skewed);
     };
     auto wide = of(2, false), narrow = of(1, false), skewed = of(2, true);

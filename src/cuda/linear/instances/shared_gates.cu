@@ -3,12 +3,13 @@
 // types.
 #include "cuda/linear/columns_channels_innermost.cuh"
 #include "cuda/linear/instances/shared_gates_table.h"
+#include "cuda/linear/instances/type_pairs.cuh"
 #include "cuda/linear/rows_time_innermost.cuh"
 
 namespace flashscan::cuda {
 namespace {
 
-template <typename X, typename G = X>
+template <typename X, typename G>
 SharedGatesKernels kernels_of() {
     using Ty = Types<X, G>;
     SharedGatesKernels k{};
@@ -30,12 +31,7 @@ SharedGatesKernels kernels_of() {
 }  // namespace
 
 SharedGatesKernels shared_gates_kernels(Dtype dtype, Dtype gate_dtype) {
-    const bool same = dtype == gate_dtype;
-    if (dtype == Dtype::bf16) return same ? kernels_of<__nv_bfloat16>() : kernels_of<__nv_bfloat16, float>();
-    if (dtype == Dtype::f16) return same ? kernels_of<__half>() : kernels_of<__half, float>();
-    if (dtype == Dtype::c64) return same ? kernels_of<Complex<float>>() : kernels_of<Complex<float>, float>();
-    if (dtype == Dtype::c128) return same ? kernels_of<Complex<double>>() : kernels_of<Complex<double>, double>();
-    return dtype == Dtype::f64 ? kernels_of<double>() : kernels_of<float>();
+    return of_type_pair(dtype, gate_dtype, [&]<typename X, typename G>() { return kernels_of<X, G>(); });
 }
 
 }  // namespace flashscan::cuda
