@@ -35,9 +35,16 @@ void fill(void* memory, int byte, size_t bytes, void* stream) {
         check(cudaMemsetAsync(memory, byte, bytes, static_cast<cudaStream_t>(stream)), "filling memory");
 }
 
+ClearLaunch::ClearLaunch(size_t bytes)
+    : words_(static_cast<int64_t>(bytes / sizeof(uint64_t))),
+      shape_(blocks_of(std::min<int64_t>(ceil_div(words_, 256), 1024), 256)) {}
+
+void ClearLaunch::run(void* memory, void* stream) const {
+    if (words_ > 0) launch(clear_look_back_kernel(), shape_, stream, memory, words_);
+}
+
 void set_all_bits(void* memory, int64_t words, void* stream) {
-    launch(clear_look_back_kernel(), blocks_of(std::min<int64_t>(ceil_div(words, 256), 1024), 256), stream, memory,
-           words);
+    ClearLaunch(static_cast<size_t>(words) * sizeof(uint64_t)).run(memory, stream);
 }
 
 int resident_clusters(const void* kernel, const LaunchShape& shape) {

@@ -30,6 +30,17 @@ inline LaunchShape blocks_of(int64_t count, int threads) {
 // Returns the shape of as many blocks of `block` threads as `threads` threads need.
 inline LaunchShape threads_in_blocks(int64_t threads, int block) { return blocks_of(ceil_div(threads, block), block); }
 
+// Returns the shape of a block for each chunk of each group of rows. blockIdx.x runs through the groups, so that blocks
+// that run at once read neighbouring memory and a chunk starts long after the one before it. Chunks are the y and z of
+// the grid, as y alone is limited to 65535.
+inline LaunchShape grid_of_chunks(int64_t groups, int64_t chunks, int threads) {
+    LaunchShape shape = blocks_of(groups, threads);
+    const int64_t planes = ceil_div(chunks, 65535);
+    shape.blocks.y = static_cast<unsigned>(ceil_div(chunks, planes));
+    shape.blocks.z = static_cast<unsigned>(planes);
+    return shape;
+}
+
 // A shape in the form that CUDA takes.
 struct LaunchConfig {
     LaunchConfig(const LaunchShape& shape, void* stream);
@@ -51,6 +62,19 @@ void fill(void* memory, int byte, size_t bytes, void* stream);
 // Sets all bits of `words` words of 8 bytes, which is what blocks find in exchanged memory before a value is published.
 // The next launch may overlap this.
 void set_all_bits(void* memory, int64_t words, void* stream);
+
+// The launch that does the same for memory whose size is known when the plan is made.
+class ClearLaunch {
+  public:
+    ClearLaunch() = default;
+    explicit ClearLaunch(size_t bytes);  // a multiple of 8
+    // Sets the bits of this memory; without any it launches nothing.
+    void run(void* memory, void* stream) const;
+
+  private:
+    int64_t words_ = 0;
+    LaunchShape shape_;
+};
 
 // How many clusters of a kernel can run at once.
 int resident_clusters(const void* kernel, const LaunchShape& shape);
