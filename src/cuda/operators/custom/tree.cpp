@@ -18,7 +18,13 @@ const char* bytes_of(const void* data) { return static_cast<const char*>(data); 
 CustomTree::CustomTree(const OperatorProblem& problem, const Options& options, int64_t pair_elements_forward,
                        int64_t pair_elements_backward)
     : p_(problem), device_(options.device), kernels_(tree_kernels(problem.dtype)) {
-    const TreeParams most = tree_params(p_, &p_, true);
+    for (const bool has_state : {false, true}) {
+        // Of SEQ_OFFSETS only whether they are given counts here.
+        const TreeParams t = tree_params(p_, &p_, has_state);
+        levels_[has_state] = {t, tree_height(t), tree_sweep(t, TreeSweep::up), tree_sweep(t, TreeSweep::down),
+                              tree_sweep(t, TreeSweep::rest)};
+    }
+    const TreeParams& most = levels_[true].params;
     pair_bytes_ =
         static_cast<size_t>(round_up(max(most.room(1) * p_.channels, most.chains()) * most.bytes, workspace_alignment));
     forward_ = make_layout(Pass::forward, pair_elements_forward);
@@ -29,7 +35,7 @@ CustomTree::CustomTree(const OperatorProblem& problem, const Options& options, i
 }
 
 CustomTree::Layout CustomTree::make_layout(Pass pass, int64_t pair_elements) const {
-    const TreeParams most = tree_params(p_, &p_, true);
+    const TreeParams& most = levels_[true].params;
     const int64_t above = tree_room_above(most);
     const auto elements = [&](Extent count) { return count * most.bytes; };
     Workspace workspace;
@@ -52,7 +58,9 @@ char* CustomTree::pair_elements(const Tree& tree, int64_t i) const {
 
 CustomTree::Tree CustomTree::tree(const OperatorBuffers& b, Pass pass, void* stream) const {
     const Layout& l = layout_of(pass);
-    TreeParams t = tree_params(p_, b.seq_offsets, b.state_in != nullptr);
+    const Levels& levels = levels_[b.state_in != nullptr];
+    TreeParams t = levels.params;
+    t.offsets.data = b.seq_offsets;
     t.input = bytes_of(b.input);
     t.state_in = bytes_of(b.state_in);
     t.levels = bytes_at(b.scratch, l.levels);
@@ -70,7 +78,7 @@ CustomTree::Tree CustomTree::tree(const OperatorBuffers& b, Pass pass, void* str
         t.grad_input = static_cast<char*>(b.grad_input);
         t.grad_state_in = static_cast<char*>(b.grad_state_in);
     }
-    return {t, bytes_at(b.scratch, l.pairs), stream};
+    return {t, levels, bytes_at(b.scratch, l.pairs), stream};
 }
 
 int CustomTree::word(std::initializer_list<const void*> addresses) const {
@@ -84,7 +92,7 @@ void CustomTree::combine_all(const Tree& tree, const std::vector<TreeLevel>& lev
 }
 
 void CustomTree::move_first(const Tree& tree, int word, bool gradients) const {
-    const TreeEdge edge{word, tree_height(tree.params), gradients ? 1 : 0};
+    const TreeEdge edge{word, tree.levels.height, gradients ? 1 : 0};
     launch(kernels_.first,
            threads_in_blocks(tree.params.chains() * edge.levels * (tree.params.bytes / word), tree_block), tree.stream,
            tree.params, edge);
@@ -92,16 +100,12 @@ void CustomTree::move_first(const Tree& tree, int word, bool gradients) const {
 
 void CustomTree::forward(const OperatorBuffers& b, void* stream) const {
     const Tree tree = this->tree(b, Pass::forward, stream);
-    if (tree_height(tree.params) == 0) return;
+    if (tree.levels.height == 0) return;
     const DeviceScope scope(device_);
     const int bytes = word({b.input, b.output, b.state_in, b.state_out});
-    // Both lists are made before the first launch, so that a call that fails for lack of memory leaves OUTPUT
-    // unchanged.
-    const std::vector<TreeLevel> up = tree_sweep(tree.params, TreeSweep::up);
-    const std::vector<TreeLevel> then = tree_sweep(tree.params, p_.is_reduction() ? TreeSweep::rest : TreeSweep::down);
-    combine_all(tree, up);
+    combine_all(tree, tree.levels.up);
     if (!p_.is_reduction()) move_first(tree, bytes, false);
-    combine_all(tree, then);
+    combine_all(tree, p_.is_reduction() ? tree.levels.rest : tree.levels.down);
     char* reduction = p_.is_reduction() ? static_cast<char*>(b.output) : nullptr;
     if (b.state_out == nullptr && reduction == nullptr) return;
     launch(kernels_.last, threads_in_blocks(p_.chains() * (tree.params.bytes / bytes), tree_block), stream, tree.params,
@@ -112,23 +116,21 @@ void CustomTree::forward(const OperatorBuffers& b, void* stream) const {
 // complete when a level reads them, since prefixes are operands of lower levels only.
 void CustomTree::backward(const OperatorBuffers& b, void* stream) const {
     const Tree tree = this->tree(b, Pass::backward, stream);
-    if (tree_height(tree.params) == 0) return;
+    if (tree.levels.height == 0) return;
     const DeviceScope scope(device_);
     const int bytes = word({b.input, b.state_in, b.grad_input, b.grad_state_in});
-    const std::vector<TreeLevel> up = tree_sweep(tree.params, TreeSweep::up);
-    const std::vector<TreeLevel> down = tree_sweep(tree.params, TreeSweep::down);
-    combine_all(tree, up);
+    combine_all(tree, tree.levels.up);
     move_first(tree, bytes, false);
-    combine_all(tree, down);
+    combine_all(tree, tree.levels.down);
     const int64_t numbers = tree.params.bytes / size_of(p_.dtype);
     launch(kernels_.enter, threads_in_blocks(tree.params.room(0) * p_.channels * numbers, tree_block), stream,
            tree.params);
     const auto differentiate_all = [&](const std::vector<TreeLevel>& levels) {
         for (auto level = levels.rbegin(); level != levels.rend(); ++level) differentiate(tree, *level);
     };
-    differentiate_all(down);
+    differentiate_all(tree.levels.down);
     move_first(tree, bytes, true);
-    differentiate_all(up);
+    differentiate_all(tree.levels.up);
 }
 
 }  // namespace flashscan::cuda

@@ -24,8 +24,15 @@ class CustomTree : public OperatorKernel {
     CustomTree(const OperatorProblem& problem, const Options& options, int64_t pair_elements_forward,
                int64_t pair_elements_backward);
 
+    // The levels of a tree with or without initial states, which are settled with the plan.
+    struct Levels {
+        TreeParams params;  // without a call's pointers
+        int height = 0;
+        std::vector<TreeLevel> up, down, rest;
+    };
     struct Tree {
         TreeParams params;
+        const Levels& levels;
         char* pairs;  // scratch
         void* stream;
     };
@@ -57,6 +64,7 @@ class CustomTree : public OperatorKernel {
     void combine_all(const Tree& tree, const std::vector<TreeLevel>& levels) const;
     void move_first(const Tree& tree, int word, bool gradients) const;
 
+    Levels levels_[2];  // [has STATE_IN]
     size_t pair_bytes_;
     Layout forward_, backward_;
 };
