@@ -1,212 +1,157 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of the kernel "numbers".
-#include <algorithm>
-#include <vector>
+// Host side of the kernel "numbers": which schedules a plan has, and which of them runs a call.
+#include <fmt/format.h>
 
-#include "cuda/operators/backward_params.h"
+#include <algorithm>
+
+#include "cuda/launch/device_code.h"
 #include "cuda/operators/candidates.h"
-#include "cuda/operators/numbers_chained.h"
-#include "cuda/operators/numbers_short_rows.h"
-#include "cuda/operators/scan.h"
+#include "cuda/operators/numbers_schedule.h"
+#include "cuda/runtime.h"
 
 namespace flashscan::cuda {
 namespace {
 
-bool is_aligned(const void* array, uintptr_t bytes) { return reinterpret_cast<uintptr_t>(array) % bytes == 0; }
+// The schedules of a use. A call takes the first one that takes its arrays; the last one takes all.
+struct Schedules {
+    std::vector<NumberSchedulePointer> list;
+    std::vector<std::string> passed_over;  // kernels, each with the condition that fails
 
-// Both passes, for elements that are one channel or as many neighbouring channels as fill a 32-bit word. Backward,
-// which integers do not have, begins with the scan, of which it keeps only the carries into chunks (marks).
-struct Variant {
-    const ElementKernels& kernels;
-    Workspace forward, backward;
-    OperatorScan scan;
-    size_t marks = 0;
-    ElementPass gradients;
+    bool take_all() const { return !list.empty() && list.back()->obstacles().empty(); }
 
-    Variant(const OperatorProblem& p, const ElementKernels& k, const Options& options)
-        : kernels(k), scan(p, k, options, forward) {
-        if (!p.differentiable()) return;
-        if (p.has_slopes()) {
-            backward = forward;
-            if (scan.is_cut()) marks = backward.book(Extent(scan.marks()) * k.forward.run_bytes);
+    // Describes the schedule that calls take if nothing keeps them from it, and which others they take otherwise, each
+    // where the one before does not take them.
+    std::string describe() const {
+        const NumberSchedule* last = list.front().get();
+        std::string text = last->describe();
+        for (const NumberSchedulePointer& next : list) {
+            std::vector<std::string> obstacles = last->obstacles();
+            const std::vector<std::string> of_next = next->obstacles();
+            std::erase_if(obstacles, [&](const std::string& obstacle) {
+                return std::find(of_next.begin(), of_next.end(), obstacle) != of_next.end();
+            });
+            if (obstacles.empty()) continue;
+            text += fmt::format("; where {}: {}", fmt::join(obstacles, ", or "), next->describe());
+            last = next.get();
         }
-        gradients = make_element_pass(p, k.backward, options.batch_invariant, backward);
+        if (!passed_over.empty()) text += fmt::format(" (not {})", fmt::join(passed_over, "; not "));
+        return text;
     }
-
-    std::string refusal(int device) const {
-        std::string why = scan.refusal();
-        return why.empty() && kernels.gradients != nullptr ? refusal_of(gradients, kernels.gradients, device) : why;
+    void run(const OperatorBuffers& b, void* stream) const {
+        for (const NumberSchedulePointer& schedule : list)
+            if (schedule->takes(b)) return schedule->run(b, stream);
     }
-    uintptr_t alignment() const { return static_cast<uintptr_t>(kernels.forward.bytes); }
 };
 
-// Forward with INDEX, for calls that give it.
-struct IndexedVariant {
-    Workspace forward;
-    OperatorScan scan;
+// Returns a sentence where the plan may not have the kernels of dense rows: under BATCH_INVARIANT but for integers, with
+// packed or empty sequences, where there is no machine code for the device, since these kernels have no PTX, and for
+// gradients of sums that are reductions, which scan nothing. BATCH_INVARIANT rules them out because the number of rows
+// decides how chained scans cut time into chunks, and the place of a call's arrays in memory decides which kernel runs;
+// the bits of integers depend on neither.
+std::string dense_rows_refusal(const OperatorProblem& p, NumberUse use, const Options& options) {
+    if (options.batch_invariant && !is_integer(p.dtype))
+        return fmt::format("dtype is {}; takes integers alone under BATCH_INVARIANT", name_of(p.dtype));
+    if (p.packed()) return fmt::format("num_sequences is {}; takes 0", p.num_sequences);
+    if (p.empty()) return "there are no elements; takes problems with elements";
+    if (use == NumberUse::backward && !p.has_slopes() && p.is_reduction())
+        return fmt::format("mode is reduction; takes scans for gradients of {}", name_of(p.kind));
+    return code_refusal_of(Compiled::to_machine_code, options.device);
+}
 
-    IndexedVariant(const OperatorProblem& p, const Options& options)
-        : scan(p, *indexed_kernels(p.dtype, p.kind), options, forward) {}
-};
+// Returns in `refusal` why there are none, if no schedule takes all calls.
+Schedules make_schedules(const OperatorProblem& p, NumberUse use, const Options& options, std::string& refusal) {
+    Schedules s;
+    const auto add = [&](NumberSchedulePointer made) {
+        if (made != nullptr)
+            s.list.push_back(std::move(made));
+        else
+            s.passed_over.push_back(refusal);
+    };
+    if (const std::string why = dense_rows_refusal(p, use, options); !why.empty()) {
+        s.passed_over.push_back("number_short_rows, number_rows and number_columns: " + why);
+    } else {
+        if (use != NumberUse::forward_with_index) add(make_short_numbers(p, use, options, refusal));
+        if (!s.take_all()) add(make_chained_numbers(p, use, options, refusal));
+    }
+    // Words of channels and single channels are cut differently in time, and the choice depends on the arrays'
+    // alignment. So batch-invariant plans have both only for integers, where the bracketing changes no bit.
+    const int in_word = static_cast<int>(4 / size_of(p.dtype));
+    const bool words = use != NumberUse::forward_with_index && p.layout == Layout::btc && in_word > 1 &&
+                       p.channels >= in_word && p.channels % in_word == 0 && p.steps().time % in_word == 0 &&
+                       (!options.batch_invariant || is_integer(p.dtype));
+    if (!s.take_all() && words) add(make_general_numbers(p, use, options, in_word, refusal));
+    if (!s.take_all()) add(make_general_numbers(p, use, options, 1, refusal));
+    if (s.take_all()) refusal.clear();
+    return s;
+}
 
 class Numbers final : public OperatorKernel {
   public:
-    Numbers(const OperatorProblem& problem, const Options& options, std::vector<std::unique_ptr<Variant>> variants,
-            std::unique_ptr<IndexedVariant> indexed)
-        : p_(problem),
-          device_(options.device),
-          variants_(std::move(variants)),
-          indexed_(std::move(indexed)),
-          overlaps_(p_.differentiable() && can_overlap(variants_.front()->kernels.gradients, device_)) {
-        short_ = ShortNumbers::make(p_, false, options);
-        chained_ = ChainedNumbers::make(p_, ChainedUse::scan, options, chained_forward_);
-        if (indexed_ != nullptr)
-            chained_indexed_ = ChainedNumbers::make(p_, ChainedUse::indexed, options, chained_with_index_);
-        if (!p_.differentiable()) return;
-        if (p_.has_slopes())
-            chained_gradients_ = ChainedNumberGradients::make(p_, options, chained_backward_);
-        else if (!p_.is_reduction()) {
-            short_sums_ = ShortNumbers::make(p_, true, options);
-            chained_sums_ = ChainedNumbers::make(p_, ChainedUse::sum_gradients, options, chained_backward_);
-        }
+    // Returns in `refusal` why the plan cannot have it.
+    Numbers(const OperatorProblem& p, const Options& options, std::string& refusal) : device_(options.device) {
+        forward_ = make_schedules(p, NumberUse::forward, options, refusal);
+        if (refusal.empty() && p.has_index())
+            indexed_ = make_schedules(p, NumberUse::forward_with_index, options, refusal);
+        if (refusal.empty() && p.differentiable()) backward_ = make_schedules(p, NumberUse::backward, options, refusal);
     }
 
     std::string describe() const override {
-        const Variant& v = *variants_.front();
-        std::string text = "forward ";
-        if (short_) text += fmt::format("{}, or where arrays are not aligned ", short_->describe());
-        if (chained_) text += fmt::format("{}, or where arrays do not lie for it ", chained_->describe());
-        text += v.scan.describe();
-        if (indexed_ != nullptr) {
-            text += "; with INDEX ";
-            if (chained_indexed_)
-                text += fmt::format("{}, or where arrays do not lie for it ", chained_indexed_->describe());
-            text += indexed_->scan.describe();
-        }
-        if (!p_.differentiable()) return text;
-        text += "; backward ";
-        if (short_sums_) text += fmt::format("{}, or where arrays are not aligned ", short_sums_->describe());
-        if (chained_sums_) text += fmt::format("{}, or where arrays do not lie for it ", chained_sums_->describe());
-        if (chained_gradients_)
-            text += fmt::format("{}, or where arrays do not lie for it ", chained_gradients_->describe());
-        text += v.gradients.describe();
+        std::string text = "forward " + forward_.describe();
+        if (!indexed_.list.empty()) text += "; with INDEX " + indexed_.describe();
+        if (!backward_.list.empty()) text += "; backward " + backward_.describe();
         return text;
     }
     size_t scratch_bytes(Pass pass) const override {
-        size_t bytes = indexed_ != nullptr && pass == Pass::forward ? indexed_->forward.bytes() : 0;
-        bytes = std::max(bytes, (pass == Pass::forward ? chained_forward_ : chained_backward_).bytes());
-        if (pass == Pass::forward) bytes = std::max(bytes, chained_with_index_.bytes());
-        for (const auto& v : variants_)
-            bytes = std::max(bytes, (pass == Pass::forward ? v->forward : v->backward).bytes());
+        size_t bytes = 0;
+        for (const Schedules* s : {&forward_, &indexed_, &backward_})
+            for (const NumberSchedulePointer& schedule : s->list)
+                if ((s == &backward_) == (pass == Pass::backward)) bytes = std::max(bytes, schedule->scratch_bytes());
         return bytes;
     }
-
     void forward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        void* const output = p_.is_reduction() ? nullptr : b.output;
-        const NumberArrays arrays{.from = b.input,
-                                  .to = output,
-                                  .reduced = p_.is_reduction() ? b.output : nullptr,
-                                  .state_in = b.state_in,
-                                  .state_out = b.state_out,
-                                  .index = static_cast<int64_t*>(b.index)};
-        if (b.index != nullptr) {
-            if (chained_indexed_ && chained_indexed_->takes({b.input, output}) && is_aligned(b.index, 16))
-                return chained_indexed_->run(arrays, b.scratch, stream);
-            return indexed_->scan.forward(b, stream);
-        }
-        if (short_ && short_->takes({b.input, output})) return short_->run(arrays, stream);
-        if (chained_ && chained_->takes({b.input, output})) return chained_->run(arrays, b.scratch, stream);
-        pick({b.input, b.output}).scan.forward(b, stream);
+        (b.index != nullptr ? indexed_ : forward_).run(b, stream);
     }
-
     void backward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        const NumberArrays sums{b.grad_output, b.grad_input, nullptr, b.grad_state_out, b.grad_state_in};
-        const auto takes_sums = [&](const auto& scan) {
-            return scan && b.grad_output != nullptr && scan->takes({b.grad_output, b.grad_input});
-        };
-        if (takes_sums(short_sums_)) return short_sums_->run(sums, stream);
-        if (takes_sums(chained_sums_)) return chained_sums_->run(sums, b.scratch, stream);
-        if (chained_gradients_ && chained_gradients_->takes(b)) return chained_gradients_->run(b, stream);
-        const bool recomputes = p_.has_slopes();
-        const void* const input = recomputes ? b.input : nullptr;
-        const Variant& v = pick({input, b.grad_output, b.grad_input});
-        char* const base = static_cast<char*>(b.scratch);
-        const bool marked = recomputes && v.scan.is_cut();
-        if (marked) v.scan.find_marks(b, base + v.marks, stream);
-        NumbersBackwardParams params;
-        const void* const grad_scan = p_.is_reduction() ? nullptr : b.grad_output;
-        params.grid =
-            grid_of_call(v.gradients, v.kernels.backward, b.seq_offsets, b.scratch, {input, grad_scan, b.grad_input});
-        params.input = input;
-        params.grad_output = grad_scan;
-        params.grad_reduced = p_.is_reduction() ? b.grad_output : nullptr;
-        params.grad_state_out = b.grad_state_out;
-        params.state_in = b.state_in;
-        params.marks = marked ? base + v.marks : nullptr;
-        params.grad_input = b.grad_input;
-        params.grad_state_in = b.grad_state_in;
-        params.mode = static_cast<int32_t>(p_.mode);
-        params.kind = static_cast<int32_t>(p_.kind);
-        launch_elements(v.kernels.gradients, v.gradients, params, overlaps_, stream);
-        pass_empty_gradients(p_, v.kernels, b, stream);
+        backward_.run(b, stream);
     }
 
   private:
-    const Variant& pick(std::initializer_list<const void*> data) const {
-        const Variant& first = *variants_.front();
-        const bool aligned =
-            std::all_of(data.begin(), data.end(), [&](const void* x) { return is_aligned(x, first.alignment()); });
-        return aligned ? first : *variants_.back();
-    }
-
-    OperatorProblem p_;
     int device_;
-    std::vector<std::unique_ptr<Variant>> variants_;  // for words of channels, if there is one; for single channels
-    std::unique_ptr<IndexedVariant> indexed_;         // of operators that have INDEX
-    bool overlaps_;
-    std::optional<ShortNumbers> short_, short_sums_;  // of short rows with time innermost
-    // Chained scans, which many rows take: forward, with INDEX, backward for sums, and backward for the others.
-    std::optional<ChainedNumbers> chained_, chained_indexed_, chained_sums_;
-    std::optional<ChainedNumberGradients> chained_gradients_;
-    Workspace chained_forward_, chained_with_index_, chained_backward_;
+    Schedules forward_, indexed_, backward_;  // indexed_: forward, of calls with INDEX
 };
 
 }  // namespace
 
+NumberArrays arrays_of_scan(const OperatorBuffers& b, NumberUse use, bool is_reduction) {
+    if (use == NumberUse::backward)
+        return {.from = b.grad_output, .to = b.grad_input, .state_in = b.grad_state_out, .state_out = b.grad_state_in};
+    return {.from = b.input,
+            .to = is_reduction ? nullptr : b.output,
+            .reduced = is_reduction ? b.output : nullptr,
+            .state_in = b.state_in,
+            .state_out = b.state_out,
+            .index = static_cast<int64_t*>(b.index)};
+}
+
+std::string no_kernel_refusal(const OperatorProblem& p) {
+    return fmt::format("there is none for {} of {}", name_of(p.kind), name_of(p.dtype));
+}
+
+bool is_time_innermost(const OperatorProblem& p) { return p.layout == Layout::bct || p.steps().time == 1; }
+
 std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& problem, const Options& options,
                                                       std::string& refusal) {
-    const OperatorProblem& p = problem;
-    if (!p.on_numbers()) {
+    if (!problem.on_numbers()) {
         refusal = "elements are no numbers";
         return nullptr;
     }
     const DeviceScope scope(options.device);
-    std::vector<std::unique_ptr<Variant>> variants;
-    // Words of channels and single channels are cut differently in time, and the choice depends on the arrays'
-    // alignment. So batch-invariant plans have both only for integers, where the bracketing changes no bit.
-    const bool words = p.layout == Layout::btc && (!options.batch_invariant || is_integer(p.dtype));
-    for (const int channels : {4, 2, 1}) {
-        const bool whole = p.channels % channels == 0 && p.steps().time % channels == 0;
-        if (channels > 1 && (!words || p.channels < channels || !whole)) continue;
-        const ElementKernels* kernels = number_kernels(p.dtype, p.kind, channels);
-        if (kernels == nullptr) continue;
-        variants.push_back(std::make_unique<Variant>(p, *kernels, options));
-        refusal = variants.back()->refusal(options.device);
-        if (!refusal.empty()) return nullptr;
-    }
-    if (!variants.empty()) {
-        std::unique_ptr<IndexedVariant> indexed;
-        if (p.has_index()) {
-            indexed = std::make_unique<IndexedVariant>(p, options);
-            refusal = indexed->scan.refusal();
-            if (!refusal.empty()) return nullptr;
-        }
-        return std::make_unique<Numbers>(p, options, std::move(variants), std::move(indexed));
-    }
-    refusal = fmt::format("there is none for {} of {}", name_of(p.kind), name_of(p.dtype));
-    return nullptr;
+    refusal.clear();
+    auto numbers = std::make_unique<Numbers>(problem, options, refusal);
+    if (!refusal.empty()) return nullptr;
+    return numbers;
 }
 
 }  // namespace flashscan::cuda

@@ -36,10 +36,49 @@ int shared_bytes_of(const ElementPass& e, const ElementFacts& facts) {
     return runs * facts.run_bytes + (facts.keeps || e.grid.time_inner != 0 ? facts.buffer_bytes : 0);
 }
 
+// Returns the bytes of the memory through which chunks exchange runs.
+size_t book_exchange(ElementPass& e, const ElementFacts& facts, Extent rows, Workspace& workspace) {
+    const ElementTuning& t = e.tuning;
+    // Chunks publish summaries where groups have several chunks, and groups publish totals where links have several
+    // groups. A packed sequence that is cut from its own start publishes its k-th group or link at the place of its
+    // k-th chunk, so that there are as many places for these as for chunks.
+    const auto bytes = [&](int log2_chunks, int words) {
+        return (e.grid.by_sequence != 0 ? t.chunks : ceil_div(t.chunks, int64_t{1} << log2_chunks)) * rows * words * 8;
+    };
+    const Extent records = t.log2_group_chunks > 0 ? bytes(0, facts.words) : Extent();
+    const Extent totals = t.log2_link_groups > 0 ? bytes(t.log2_group_chunks, facts.words) : Extent();
+    const int carry_words = facts.carry_words > 0 ? facts.carry_words : facts.words;
+    const Extent all = records + totals + bytes(t.log2_group_chunks + t.log2_link_groups, carry_words);
+    e.words = workspace.book(all);
+    e.totals = static_cast<size_t>(records);
+    e.carries = static_cast<size_t>(records + totals);
+    return static_cast<size_t>(all);
+}
+
+void settle_launch(ElementPass& e, const ElementFacts& facts, const void* kernel, int device) {
+    constexpr int64_t most = std::numeric_limits<int32_t>::max();
+    const int64_t groups = e.grid.batches * e.grid.row_groups;
+    const int shared_bytes = shared_bytes_of(e, facts), available = shared_memory_of_block(device);
+    if (e.blocks() > most || groups > most) {
+        e.refusal = fmt::format("{} blocks are more than a grid's 2^31 - 1", e.blocks());
+    } else if (shared_bytes > available) {
+        e.refusal = fmt::format("a block needs {} bytes of shared memory, of which device {} has {}", shared_bytes,
+                                device, available);
+    } else {
+        allow_shared_memory(kernel, device);
+        e.shape = grid_of_chunks(groups, e.tuning.chunks, 32 * facts.warps);
+        e.shape.shared_bytes = shared_bytes;
+        // The launch ahead clears memory, for which the kernel waits.
+        e.shape.overlaps = can_overlap(kernel, device) && e.tuning.chunks > 1;
+        if (e.blocks() > 0 && e.grid.time > 0) e.kernel = kernel;
+    }
+}
+
 }  // namespace
 
-ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& facts, bool batch_invariant,
-                              Workspace& workspace) {
+ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& facts, const void* kernel,
+                              const Options& options, Workspace& workspace) {
+    const bool batch_invariant = options.batch_invariant;
     ElementPass e;
     ElementGrid& g = e.grid;
     settle_axes(g, p, facts.channels, batch_invariant);
@@ -55,34 +94,13 @@ ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& fact
     g.log2_warp_rows = t.log2_warp_rows;
     g.log2_group_chunks = t.log2_group_chunks;
     g.log2_link_groups = t.log2_link_groups;
-    e.threads = 32 * facts.warps;
-    e.shared_bytes = shared_bytes_of(e, facts);
+    e.element_part = static_cast<uintptr_t>(element_part(facts.bytes));
+    e.whole_vectors = g.time_inner != 0 && g.by_sequence == 0 && g.time * facts.bytes % 16 == 0;
     const Extent rows = Extent(g.batches) * g.row_groups * (int64_t{1} << (t.log2_lane_rows + t.log2_warp_rows));
     e.marks = t.chunks * rows;
-    if (t.chunks <= 1) return e;
-    // With groups of one chunk neither summaries of chunks nor totals of groups are exchanged.
-    // If sequences have their own chunks, groups and links are published at places of chunks.
-    const auto bytes = [&](int log2_chunks, int words) {
-        return (g.by_sequence != 0 ? t.chunks : ceil_div(t.chunks, int64_t{1} << log2_chunks)) * rows * words * 8;
-    };
-    const Extent records = t.log2_group_chunks > 0 ? bytes(0, facts.words) : Extent();
-    const Extent totals = t.log2_link_groups > 0 ? bytes(t.log2_group_chunks, facts.words) : Extent();
-    const int carry_words = facts.carry_words > 0 ? facts.carry_words : facts.words;
-    const Extent all = records + totals + bytes(t.log2_group_chunks + t.log2_link_groups, carry_words);
-    e.words = workspace.book(all);
-    e.words_bytes = static_cast<size_t>(all);
-    e.totals = static_cast<size_t>(records);
-    e.carries = static_cast<size_t>(records + totals);
+    if (t.chunks > 1) e.clear = ClearLaunch(book_exchange(e, facts, rows, workspace));
+    settle_launch(e, facts, kernel, options.device);
     return e;
-}
-
-LaunchShape ElementPass::launch_shape() const {
-    const int64_t planes = ceil_div(tuning.chunks, 65535), layers = ceil_div(tuning.chunks, planes);
-    LaunchShape shape = blocks_of(grid.batches * grid.row_groups, threads);
-    shape.blocks.y = static_cast<unsigned>(layers);
-    shape.blocks.z = static_cast<unsigned>(planes);
-    shape.shared_bytes = shared_bytes;
-    return shape;
 }
 
 std::string ElementPass::describe() const {
@@ -94,41 +112,23 @@ std::string ElementPass::describe() const {
     return text;
 }
 
-std::string refusal_of(const ElementPass& pass, const void* kernel, int device) {
-    constexpr int64_t most = std::numeric_limits<int32_t>::max();
-    if (pass.blocks() > most || pass.grid.batches * pass.grid.row_groups > most)
-        return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
-    const int available = shared_memory_of_block(device);
-    if (pass.shared_bytes > available)
-        return fmt::format("a block needs {} bytes of shared memory, of which device {} has {}", pass.shared_bytes,
-                           device, available);
-    allow_shared_memory(kernel, device);
-    return {};
-}
-
-ElementGrid grid_of_call(const ElementPass& pass, const ElementFacts& facts, const void* seq_offsets, void* scratch,
-                         std::initializer_list<const void*> arrays) {
-    ElementGrid g = pass.grid;
+ElementGrid ElementPass::grid_of_call(const void* seq_offsets, void* scratch,
+                                      std::initializer_list<const void*> arrays) const {
+    ElementGrid g = grid;
     g.offsets.data = seq_offsets;
-    char* const words = static_cast<char*>(scratch) + pass.words;
-    if (pass.words_bytes > 0) {
-        g.records = words;
-        g.totals = words + pass.totals;
-        g.carries = words + pass.carries;
+    if (tuning.chunks > 1) {
+        char* const exchanged = static_cast<char*>(scratch) + words;
+        g.records = exchanged;
+        g.totals = exchanged + totals;
+        g.carries = exchanged + carries;
     }
-    const auto are_aligned = [&](int64_t to) {
-        return std::all_of(arrays.begin(), arrays.end(), [&](const void* x) {
-            return reinterpret_cast<uintptr_t>(x) % static_cast<uintptr_t>(to) == 0;
-        });
+    const auto are_aligned = [&](uintptr_t to) {
+        return std::all_of(arrays.begin(), arrays.end(),
+                           [&](const void* x) { return reinterpret_cast<uintptr_t>(x) % to == 0; });
     };
-    g.aligned = are_aligned(element_part(facts.bytes));
-    g.vectors = g.time_inner != 0 && g.by_sequence == 0 && are_aligned(16) && g.time * facts.bytes % 16 == 0;
+    g.aligned = are_aligned(element_part);
+    g.vectors = whole_vectors && are_aligned(16);
     return g;
-}
-
-void clear_words(const ElementPass& pass, const ElementGrid& grid, void* stream) {
-    if (pass.words_bytes == 0) return;
-    set_all_bits(grid.records, static_cast<int64_t>(pass.words_bytes / sizeof(uint64_t)), stream);
 }
 
 }  // namespace flashscan::cuda

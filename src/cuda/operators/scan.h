@@ -3,10 +3,39 @@
 #pragma once
 
 #include "core/backend.h"
+#include "cuda/operators/backward_params.h"
 #include "cuda/operators/instances/table.h"
 #include "cuda/operators/pass.h"
 
 namespace flashscan::cuda {
+
+// The launch that writes the final states of rows and sequences without steps, of which each has so many elements.
+class EmptyStates {
+  public:
+    EmptyStates() = default;
+    EmptyStates(const OperatorProblem& problem, const ElementKernels& kernels, int64_t elements);
+    void run(const OperatorBuffers& buffers, void* stream) const;
+
+  private:
+    const void* kernel_ = nullptr;  // null where every row has steps
+    LaunchShape shape_;
+    EmptyElementParams params_;  // without a call's pointers
+    bool reduces_ = false;
+};
+
+// The launch that writes GRAD|STATE_IN of rows and sequences without steps.
+class EmptyGradients {
+  public:
+    EmptyGradients() = default;
+    EmptyGradients(const OperatorProblem& problem, const ElementKernels& kernels);
+    void run(const OperatorBuffers& buffers, void* stream) const;
+
+  private:
+    const void* kernel_ = nullptr;  // null where every row has steps
+    LaunchShape shape_;
+    EmptyGradientParams params_;  // without a call's pointers
+    bool reduces_ = false;
+};
 
 class OperatorScan {
   public:
@@ -15,7 +44,7 @@ class OperatorScan {
                  Workspace& workspace);
 
     // Why the device or the plan does not take it; empty if it does.
-    std::string refusal() const;
+    const std::string& refusal() const { return pass_.refusal; }
     std::string describe() const { return pass_.describe(); }
     // Whether time is cut into more than one chunk, and how many values find_marks writes.
     bool is_cut() const { return pass_.tuning.chunks > 1; }
@@ -28,23 +57,15 @@ class OperatorScan {
     void find_prefixes(const OperatorBuffers& buffers, void* prefixes, void* stream) const;
 
   private:
-    ElementScanParams common(const OperatorBuffers& buffers, const void* output) const;
+    ElementScanParams params_of_call(const OperatorBuffers& buffers, const void* output) const;
 
-    const OperatorProblem p_;
-    const ElementKernels& kernels_;
-    int device_;
     ElementPass pass_;
-    bool overlaps_;
+    ElementScanParams params_;  // without a call's pointers
+    bool reduces_;
+    EmptyStates empty_;
 };
 
 // Returns which states the gradients of a plan for matrices read as those before each step: a PrefixKind.
 int32_t prefix_of(const OperatorProblem& problem);
-
-// Writes the final states of rows and sequences without steps, of which each has so many elements.
-void pass_empty_states(const OperatorProblem& problem, const ElementKernels& kernels, int64_t elements,
-                       const OperatorBuffers& buffers, void* stream);
-// Writes GRAD|STATE_IN of rows and sequences without steps.
-void pass_empty_gradients(const OperatorProblem& problem, const ElementKernels& kernels, const OperatorBuffers& buffers,
-                          void* stream);
 
 }  // namespace flashscan::cuda

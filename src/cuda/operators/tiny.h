@@ -13,18 +13,16 @@ namespace flashscan::cuda {
 // again: it then takes what forward takes, and their place.
 struct TinyBackward {
     TinyBackward(const OperatorProblem& p, const ElementKernels& kernels, const Options& options,
-                 const Workspace& forward)
-        : overlaps(can_overlap(kernels.gradients, options.device)) {
+                 const Workspace& forward) {
         if (p.is_reduction()) {
             scratch = forward;
             prefixes = scratch.book(p.input_count() * p.element() * p.state_number_bytes());
         }
-        pass = make_element_pass(p, kernels.backward, options.batch_invariant, scratch);
+        pass = make_element_pass(p, kernels.backward, kernels.gradients, options, scratch);
     }
     Workspace scratch;
     size_t prefixes = 0;
     ElementPass pass;
-    bool overlaps;
 };
 
 // Makes a kernel, or returns null where it refuses the device.

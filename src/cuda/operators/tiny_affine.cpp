@@ -9,21 +9,24 @@ namespace {
 
 class TinyAffine final : public OperatorKernel {
   public:
-    TinyAffine(const OperatorProblem& problem, const ElementKernels& kernels, const Options& options)
-        : p_(problem),
-          kernels_(kernels),
-          numbers_(*number_kernels(p_.dtype, OperatorKind::add, 1)),
-          device_(options.device),
-          scan_(make_element_pass(p_, kernels_.forward, options.batch_invariant, forward_)),
-          scan_overlaps_(can_overlap(kernels_.scan, device_)),
-          backward_(p_, kernels_, options, forward_) {}
-
-    std::string refusal() const {
-        std::string why = refusal_of(scan_, kernels_.scan, device_);
-        return why.empty() ? refusal_of(backward_.pass, kernels_.gradients, device_) : why;
+    TinyAffine(const OperatorProblem& p, const ElementKernels& kernels, const Options& options)
+        : device_(options.device),
+          reduces_(p.is_reduction()),
+          scan_(make_element_pass(p, kernels.forward, kernels.scan, options, forward_)),
+          backward_(p, kernels, options, forward_) {
+        scan_params_.mode = gradient_params_.mode = static_cast<int32_t>(p.mode);
+        gradient_params_.prefix = prefix_of(p);
+        if (!refusal().empty()) return;
+        // The kernels of ADD write the states of rows without steps.
+        const ElementKernels& numbers = *number_kernels(p.dtype, OperatorKind::add, 1);
+        empty_ = EmptyStates(p, numbers, p.channels * p.element());
+        empty_gradients_ = EmptyGradients(p, numbers);
     }
+
+    const std::string& refusal() const { return scan_.refusal.empty() ? backward_.pass.refusal : scan_.refusal; }
     std::string describe() const override {
-        return fmt::format("forward {}; backward {}", scan_.describe(), backward_.pass.describe());
+        return fmt::format("forward tiny_affine, {}; backward tiny_affine, {}", scan_.describe(),
+                           backward_.pass.describe());
     }
     size_t scratch_bytes(Pass pass) const override {
         return (pass == Pass::forward ? forward_ : backward_.scratch).bytes();
@@ -31,63 +34,61 @@ class TinyAffine final : public OperatorKernel {
 
     void forward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        TinyAffineParams params = forward_params(b, p_.is_reduction() ? nullptr : b.output);
+        TinyAffineParams params = scan_params(b, reduces_ ? nullptr : b.output);
         params.final = b.state_out;
-        params.reduced = p_.is_reduction() ? b.output : nullptr;
-        launch_elements(kernels_.scan, scan_, params, scan_overlaps_, stream);
-        pass_empty_states(p_, numbers_, p_.channels * p_.element(), b, stream);
+        params.reduced = reduces_ ? b.output : nullptr;
+        scan_.launch(params, stream);
+        empty_.run(b, stream);
     }
 
     void backward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
         const void* before = b.output;
-        if (p_.is_reduction()) {
+        if (reduces_) {
             before = static_cast<char*>(b.scratch) + backward_.prefixes;
             if (b.grad_gate != nullptr) find_prefixes(b, stream);
         }
-        const void* const grad_scan = p_.is_reduction() ? nullptr : b.grad_output;
-        TinyAffineParams params;
-        params.grid = grid_of_call(backward_.pass, kernels_.backward, b.seq_offsets, b.scratch,
-                                   {b.gate, grad_scan, b.grad_input, b.grad_gate, before});
+        const void* const grad_scan = reduces_ ? nullptr : b.grad_output;
+        TinyAffineParams params = gradient_params_;
+        params.grid = backward_.pass.grid_of_call(b.seq_offsets, b.scratch,
+                                                  {b.gate, grad_scan, b.grad_input, b.grad_gate, before});
         params.gate = b.gate;
         params.added = grad_scan;
         params.emitted = b.grad_input;
         params.start = b.grad_state_out;
         params.final = b.grad_state_in;
-        params.start_reduced = p_.is_reduction() ? b.grad_output : nullptr;
+        params.start_reduced = reduces_ ? b.grad_output : nullptr;
         params.grad_gate = b.grad_gate;
         params.before = before;
         params.state_in = b.state_in;
-        params.mode = static_cast<int32_t>(p_.mode);
-        params.prefix = prefix_of(p_);
-        launch_elements(kernels_.gradients, backward_.pass, params, backward_.overlaps, stream);
-        pass_empty_gradients(p_, numbers_, b, stream);
+        backward_.pass.launch(params, stream);
+        empty_gradients_.run(b, stream);
     }
 
   private:
-    TinyAffineParams forward_params(const OperatorBuffers& b, void* output) const {
-        TinyAffineParams params;
-        params.grid = grid_of_call(scan_, kernels_.forward, b.seq_offsets, b.scratch, {b.gate, b.input, output});
+    TinyAffineParams scan_params(const OperatorBuffers& b, void* output) const {
+        TinyAffineParams params = scan_params_;
+        params.grid = scan_.grid_of_call(b.seq_offsets, b.scratch, {b.gate, b.input, output});
         params.gate = b.gate;
         params.added = b.input;
         params.emitted = output;
         params.start = b.state_in;
-        params.mode = static_cast<int32_t>(p_.mode);
         return params;
     }
     void find_prefixes(const OperatorBuffers& b, void* stream) const {
-        TinyAffineParams params = forward_params(b, nullptr);
+        TinyAffineParams params = scan_params(b, nullptr);
         params.prefixes = static_cast<char*>(b.scratch) + backward_.prefixes;
-        launch_elements(kernels_.scan, scan_, params, scan_overlaps_, stream);
+        scan_.launch(params, stream);
     }
 
-    OperatorProblem p_;
-    const ElementKernels &kernels_, &numbers_;  // numbers_: of ADD, which write the states of rows without steps
     int device_;
+    bool reduces_;
     Workspace forward_;
     ElementPass scan_;
-    bool scan_overlaps_;
     TinyBackward backward_;
+    TinyAffineParams scan_params_, gradient_params_;  // without a call's pointers
+    EmptyStates empty_;
+    EmptyGradients empty_gradients_;
 };
 
 }  // namespace

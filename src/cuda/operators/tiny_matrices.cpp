@@ -10,19 +10,20 @@ namespace {
 
 class Tiny final : public OperatorKernel {
   public:
-    Tiny(const OperatorProblem& problem, const ElementKernels& kernels, const Options& options)
-        : p_(problem),
-          kernels_(kernels),
-          device_(options.device),
-          scan_(problem, kernels, options, forward_),
-          backward_(problem, kernels, options, forward_) {}
-
-    std::string refusal() const {
-        std::string why = scan_.refusal();
-        return why.empty() ? refusal_of(backward_.pass, kernels_.gradients, device_) : why;
+    Tiny(const OperatorProblem& p, const ElementKernels& kernels, const Options& options)
+        : device_(options.device),
+          reduces_(p.is_reduction()),
+          scan_(p, kernels, options, forward_),
+          backward_(p, kernels, options, forward_) {
+        gradient_params_.mode = static_cast<int32_t>(p.mode);
+        gradient_params_.prefix = prefix_of(p);
+        if (refusal().empty()) empty_gradients_ = EmptyGradients(p, kernels);
     }
+
+    const std::string& refusal() const { return scan_.refusal().empty() ? backward_.pass.refusal : scan_.refusal(); }
     std::string describe() const override {
-        return fmt::format("forward {}; backward {}", scan_.describe(), backward_.pass.describe());
+        return fmt::format("forward element_scan, {}; backward tiny_backward, {}", scan_.describe(),
+                           backward_.pass.describe());
     }
     size_t scratch_bytes(Pass pass) const override {
         return (pass == Pass::forward ? forward_ : backward_.scratch).bytes();
@@ -36,32 +37,31 @@ class Tiny final : public OperatorKernel {
     void backward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
         char* const prefixes = static_cast<char*>(b.scratch) + backward_.prefixes;
-        if (p_.is_reduction() && b.grad_input != nullptr) scan_.find_prefixes(b, prefixes, stream);
-        const void* const grad_scan = p_.is_reduction() ? nullptr : b.grad_output;
-        TinyBackwardParams params;
-        params.grid = grid_of_call(backward_.pass, kernels_.backward, b.seq_offsets, b.scratch,
-                                   {b.input, b.output, grad_scan, b.grad_input});
+        if (reduces_ && b.grad_input != nullptr) scan_.find_prefixes(b, prefixes, stream);
+        const void* const grad_scan = reduces_ ? nullptr : b.grad_output;
+        TinyBackwardParams params = gradient_params_;
+        params.grid =
+            backward_.pass.grid_of_call(b.seq_offsets, b.scratch, {b.input, b.output, grad_scan, b.grad_input});
         params.input = b.input;
-        params.before = p_.is_reduction() ? prefixes : b.output;
+        params.before = reduces_ ? prefixes : b.output;
         params.grad_output = grad_scan;
-        params.grad_reduced = p_.is_reduction() ? b.grad_output : nullptr;
+        params.grad_reduced = reduces_ ? b.grad_output : nullptr;
         params.grad_state_out = b.grad_state_out;
         params.state_in = b.state_in;
         params.grad_input = b.grad_input;
         params.grad_state_in = b.grad_state_in;
-        params.mode = static_cast<int32_t>(p_.mode);
-        params.prefix = prefix_of(p_);
-        launch_elements(kernels_.gradients, backward_.pass, params, backward_.overlaps, stream);
-        pass_empty_gradients(p_, kernels_, b, stream);
+        backward_.pass.launch(params, stream);
+        empty_gradients_.run(b, stream);
     }
 
   private:
-    OperatorProblem p_;
-    const ElementKernels& kernels_;
     int device_;
+    bool reduces_;
     Workspace forward_;
     OperatorScan scan_;
     TinyBackward backward_;
+    TinyBackwardParams gradient_params_;  // without a call's pointers
+    EmptyGradients empty_gradients_;
 };
 
 }  // namespace
