@@ -8,6 +8,7 @@
 #include "fake/machine.h"
 #include "support/failing_memory.h"
 #include "support/gated_problem.h"
+#include "support/operator_problem.h"
 #include "support/ranks.h"
 #include "support/rnn_problem.h"
 #include "support/selective_problem.h"
@@ -293,6 +294,74 @@ TEST(MachineCudaLinear, DescriptionsTellWhatArgumentsChoose) {
         "summed by blocks over 4 batch entries, then afterwards");
     has(described("linear f32 BCT b1 t16777216 c1"),
         "; where pointers are not multiples of 16 bytes: chunked; backward ");
+}
+
+// Plans of numbers name their kernels, what calls take which of them, and the condition that keeps a plan from others.
+TEST(MachineCudaNumbers, DescriptionsNameKernelsAndConditions) {
+    const auto has = [](const char* line, const std::vector<const char*>& words) {
+        const OperatorProblem p = operator_problem_of(line);
+        const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, ""));
+        const std::string text = plan ? plan.describe() : plan.message();
+        for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
+    };
+    has("operator add f32 BCT b64 t256 c1024",
+        {"forward number_short_rows, 65536 rows, 1 of a warp, x 2 tiles of 32 vectors; where pointers are not "
+         "multiples of 16 bytes: element_scan, ",
+         "(not number_rows: time is 256; with 65536 rows takes more than 510 steps); backward number_short_rows, ",
+         "where pointers are not multiples of 16 bytes, or there is no GRAD|OUTPUT: numbers_backward, "});
+    has("operator max bf16 BCT b8 t8192 c1024",
+        {"forward number_rows, ", "; where pointers do not lie alike within 16 bytes: element_scan, ",
+         "(not number_short_rows: a row has 1024 vectors of 16 bytes; takes up to 128, or 256); with INDEX "
+         "number_rows_index, ",
+         "; where pointers do not lie alike within 16 bytes, or INDEX is no multiple of 16 bytes: indexed_scan, ",
+         "; backward number_rows_marks and number_rows_backward, ",
+         "(not number_short_rows: gradients of max depend on INPUT; takes those of sums)"});
+    has("operator mul bf16 b8 t1024 c1024",
+        {"forward number_columns, ", "; where pointers are not multiples of 4 bytes: element_scan, ",
+         "(not number_short_rows: channels are innermost; takes time innermost); backward number_columns_marks and "
+         "number_columns_backward, "});
+    has("operator mul f16 b2 t9000 c6",
+        {"forward element_scan of 2 channels, ", "; where pointers are not multiples of 4 bytes: element_scan, ",
+         "; backward element_scan and numbers_backward of 2 channels, "});
+    has("operator add f16 b2 t9000 c3", {"not number_columns: channels are 3; takes multiples of 2"});
+    has("operator add f32 b1 t100 c4 sequences3",
+        {"forward element_scan, ",
+         "(not number_short_rows, number_rows and number_columns: num_sequences is 3; takes 0); backward"});
+    has("operator add f32 b1 t100 c4 invariant", {"dtype is f32; takes integers alone under BATCH_INVARIANT"});
+    has("operator add f32 b1 t100 c4 reduction", {"mode is reduction; takes scans for gradients of add"});
+}
+
+// The kernel that runs is the first one of the description that takes the arrays of a call.
+TEST(MachineCudaNumbers, ArraysChooseTheKernel) {
+    fake::Machine& machine = fake::machine();
+    const auto launches = [&](const char* line, size_t input_offset, size_t output_offset) {
+        const OperatorProblem p = operator_problem_of(line);
+        const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, ""));
+        EXPECT_TRUE(plan) << plan.message();
+        std::vector<std::unique_ptr<Buffer>> buffers;
+        std::vector<flashscan_arg> args;
+        for (const auto& [id, offset] :
+             {std::pair{FLASHSCAN_ARG_INPUT, input_offset}, std::pair{FLASHSCAN_ARG_OUTPUT, output_offset}}) {
+            const size_t bytes = plan.bytes(FLASHSCAN_PASS_FORWARD, id);
+            buffers.push_back(make_buffer(FLASHSCAN_BACKEND_CUDA, bytes, Guard::end, 256, offset));
+            args.push_back({id, 0, buffers.back()->data(), bytes});
+        }
+        machine.launches.clear();
+        EXPECT_EQ(
+            flashscan_execute(plan.get(), FLASHSCAN_PASS_FORWARD, args.data(), 2, test_stream(FLASHSCAN_BACKEND_CUDA)),
+            FLASHSCAN_STATUS_OK)
+            << flashscan_last_error();
+        return machine.launches;
+    };
+    const auto is_by = [&](const std::string& launched, const char* kernel) {
+        EXPECT_NE(launched.find(kernel), std::string::npos) << kernel << " is not in: " << launched;
+    };
+    is_by(launches("operator add f32 BCT b64 t256 c64", 0, 0), "number_short_rows");
+    is_by(launches("operator add f32 BCT b64 t256 c64", 4, 0), "element_scan");
+    is_by(launches("operator add f32 BCT b4 t8192 c128", 4, 4), "number_rows");
+    is_by(launches("operator add f32 BCT b4 t8192 c128", 4, 0), "element_scan");
+    is_by(launches("operator add bf16 b4 t1024 c1024", 4, 4), "number_columns");
+    is_by(launches("operator add bf16 b4 t1024 c1024", 2, 2), "element_scan");
 }
 
 // FLASHSCAN_CHECK is of the environment in which the plan was made, whatever becomes of it before a call.
