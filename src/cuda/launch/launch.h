@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 
+#include "core/extent.h"
 #include "core/rounding.h"
 #include "cuda/launch/launch_count.h"
 #include "cuda/runtime.h"
@@ -32,9 +33,10 @@ inline LaunchShape threads_in_blocks(int64_t threads, int block) { return blocks
 
 // Returns the shape of a block for each chunk of each group of rows. blockIdx.x runs through the groups, so that blocks
 // that run at once read neighbouring memory and a chunk starts long after the one before it. Chunks are the y and z of
-// the grid, as y alone is limited to 65535.
-inline LaunchShape grid_of_chunks(int64_t groups, int64_t chunks, int threads) {
-    LaunchShape shape = blocks_of(groups, threads);
+// the grid, as y alone is limited to 65535. Throws where all blocks are more than blocks_of takes.
+inline LaunchShape grid_of_chunks(Extent groups, int64_t chunks, int threads) {
+    LaunchShape shape = blocks_of(groups * chunks, threads);
+    shape.blocks.x = static_cast<unsigned>(groups);
     const int64_t planes = ceil_div(chunks, 65535);
     shape.blocks.y = static_cast<unsigned>(ceil_div(chunks, planes));
     shape.blocks.z = static_cast<unsigned>(planes);
@@ -70,6 +72,7 @@ class ClearLaunch {
     explicit ClearLaunch(size_t bytes);  // a multiple of 8
     // Sets the bits of this memory; without any it launches nothing.
     void run(void* memory, void* stream) const;
+    explicit operator bool() const { return words_ > 0; }
 
   private:
     int64_t words_ = 0;

@@ -2,6 +2,7 @@
 // Launches the kernels of state_rows.cuh.
 #include "cuda/launch/state_rows.h"
 
+#include "cuda/launch/alignment.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/state_rows_kernels.h"
 
@@ -15,10 +16,8 @@ const StateRowKernels& kernels() {
 
 // Whether all rows begin and end at multiples of `bytes`.
 bool divides(int64_t bytes, const RowCopy& c) {
-    const auto is_multiple = [&](int64_t number) { return number % bytes == 0; };
-    return is_multiple(c.bytes) && is_multiple(c.to_step) && is_multiple(c.from_step) &&
-           is_multiple(static_cast<int64_t>(reinterpret_cast<uintptr_t>(c.to))) &&
-           is_multiple(static_cast<int64_t>(reinterpret_cast<uintptr_t>(c.from)));
+    return c.bytes % bytes == 0 && c.to_step % bytes == 0 && c.from_step % bytes == 0 &&
+           are_multiples({c.to, c.from}, bytes);
 }
 
 }  // namespace

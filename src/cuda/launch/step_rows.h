@@ -15,6 +15,7 @@
 #include "core/backend.h"
 #include "core/sequences.h"
 #include "cuda/device/tile/step_rows.h"
+#include "cuda/launch/alignment.h"
 #include "cuda/launch/launch.h"
 
 namespace flashscan::cuda {
@@ -33,15 +34,10 @@ inline void point(StateRows& states, const CommonBuffers& b) {
     states.indices = b.state_indices;
 }
 
-inline bool is_multiple(const void* address, int64_t bytes) {
-    return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(bytes) == 0;
-}
-
 // Whether the rows of the states begin at multiples of 16 bytes.
 inline bool lie_aligned(const StateRows& states) {
     constexpr int64_t bytes = 16;
-    return is_multiple(states.in, bytes) && is_multiple(states.out, bytes) && states.in_step % bytes == 0 &&
-           states.out_step % bytes == 0;
+    return are_multiples({states.in, states.out}, bytes) && states.in_step % bytes == 0 && states.out_step % bytes == 0;
 }
 
 // Returns what the address of a tensor must be a multiple of so that `pack` neighbouring elements of each step, of

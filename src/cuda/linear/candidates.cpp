@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 
 #include "cuda/launch/device_code.h"
 #include "cuda/linear/kernel.h"
@@ -17,11 +16,9 @@ namespace {
 
 // Returns a sentence about the limit of the device that the pass exceeds; it is empty where the pass fits.
 std::string refusal_of(const LinearPass& pass, int device) {
-    if (pass.blocks > std::numeric_limits<int32_t>::max())
-        return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks);
     const int available = shared_memory_of_block(device);
     const cudaFuncAttributes attributes = kernel_attributes(pass.kernel, "asking for a kernel's attributes");
-    const int needed = static_cast<int>(attributes.sharedSizeBytes) + pass.shared_bytes;
+    const int needed = static_cast<int>(attributes.sharedSizeBytes) + pass.grid.shared_bytes;
     if (needed > available)
         return fmt::format("a block needs {} bytes of shared memory, of which device {} has {}", needed, device,
                            available);

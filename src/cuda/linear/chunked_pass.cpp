@@ -25,8 +25,6 @@ struct ChunkedPass final : LinearPass {
         const bool backward = pass == Pass::backward;
         tile = kernels->chunked_tile[n][backward];
         kernel = kernels->chunked[n][down && !mirrored][backward];
-        threads = 32 * tile.warps;
-        shared_bytes = tile.shared_bytes;
         lane_rows = tile.lane_rows;
     }
 
@@ -35,6 +33,8 @@ struct ChunkedPass final : LinearPass {
         const LinearShape shape = shape_of(*this, p, batch_invariant);
         by_sequence = shape.by_sequence();
         tuning = tune_chunked(shape, {tile.lane_rows, tile.steps, tile.warps});
+        grid = grid_of_chunks(batches * tuning.row_groups, tuning.chunks, 32 * tile.warps);
+        grid.shared_bytes = tile.shared_bytes;
         book_look_back();
         settle_params(*this, p, tuning);
         params.log2_lane_rows = tuning.log2_lane_rows;
@@ -66,22 +66,13 @@ struct ChunkedPass final : LinearPass {
     }
 
     void enqueue(LinearParams& to, char* scratch, void* stream) const override {
-        const bool looks_back = tuning.chunks > 1;
-        if (looks_back) {
+        if (tuning.chunks > 1) {
             to.records = scratch + records;
             to.totals = scratch + totals;
             to.carries = scratch + carries;
-            clear_look_back(*this, to.records, stream);
+            clear.run(to.records, stream);
         }
-        // blockIdx.x runs through the rows, so that blocks that run at once read neighbouring memory and a chunk starts
-        // long after the one before it. Chunks are the y and z of the grid, as y alone is limited to 65535.
-        const int64_t planes = ceil_div(tuning.chunks, 65535), layers = ceil_div(tuning.chunks, planes);
-        LaunchShape shape = blocks_of(batches * tuning.row_groups, threads);
-        shape.blocks.y = static_cast<unsigned>(layers);
-        shape.blocks.z = static_cast<unsigned>(planes);
-        shape.shared_bytes = shared_bytes;
-        shape.overlaps = looks_back && overlaps;
-        launch(kernel, shape, stream, to);
+        launch(kernel, grid, stream, to);
     }
 
   private:
@@ -98,7 +89,7 @@ struct ChunkedPass final : LinearPass {
         const Extent of_groups = tuning.log2_link_groups > 0 ? bytes(groups, kernels->record_bytes) : Extent();
         const Extent all = of_chunks + of_groups + bytes(links, kernels->carry_bytes);
         records = workspace.book(all);
-        look_back_bytes = static_cast<size_t>(all);
+        clear = ClearLaunch(static_cast<size_t>(all));
         totals = records + static_cast<size_t>(of_chunks);
         carries = totals + static_cast<size_t>(of_groups);
     }

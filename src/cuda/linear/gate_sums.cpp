@@ -67,8 +67,8 @@ ReduceParams sum_over_axes(const ReduceAxis& batch, const ReduceAxis& time, cons
     if (!time_last) append_to(time, broadcast_time);
     append_to(row, broadcast_channels);
     if (time_last) append_to(time, broadcast_time);
-    // Packed sequences have one batch entry, so that time is the first axis, of one step too, unless it was appended
-    // last.
+    // Packed problems have one batch entry, which append() drops. So time is kept[0] where rows are kept behind it, and
+    // kept[1] where it came last or no rows are kept. An axis of one step is dropped too, and kept[0] is one like it.
     const bool keeps_rows = (broadcast & broadcast_channels) == 0 && row.count > 1;
     if (cuts) r.time_axis = time.count > 1 && (time_last || !keeps_rows) ? 1 : 0;
     r.neighbours =

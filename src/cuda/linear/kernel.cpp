@@ -4,29 +4,15 @@
 
 #include <algorithm>
 
-#include "cuda/launch/launch.h"
+#include "cuda/launch/alignment.h"
 
 namespace flashscan::cuda {
 namespace {
 
-bool are_aligned(std::initializer_list<const void*> addresses, uintptr_t alignment) {
-    return std::all_of(addresses.begin(), addresses.end(),
-                       [&](const void* x) { return reinterpret_cast<uintptr_t>(x) % alignment == 0; });
-}
-
-// Whether all tensors lie at the same place relative to multiples of 16 bytes; null pointers do not count.
-bool lie_alike(std::initializer_list<const void*> data, std::initializer_list<const void*> gates) {
-    const uintptr_t place = reinterpret_cast<uintptr_t>(*data.begin());
-    const auto alike = [&](const void* x) {
-        return x == nullptr || (reinterpret_cast<uintptr_t>(x) - place) % bulk_alignment == 0;
-    };
-    return std::all_of(data.begin(), data.end(), alike) && std::all_of(gates.begin(), gates.end(), alike);
-}
-
-// Tells, for people, what keeps calls from a variant, but for what keeps them from `next` in the same way; empty where
-// there is no such thing.
+// Returns in words the demands on a call's arguments that `l` makes and `next` does not; empty where `next` makes all
+// that `l` does.
 std::string obstacles_of(const LinearPass& l, const LinearPass& next, const LinearProblem& p) {
-    const auto data = static_cast<int64_t>(l.data_alignment), gates = static_cast<int64_t>(l.gate_alignment);
+    const int64_t data = l.data_alignment, gates = l.gate_alignment;
     const bool other_gates = gates != data && !l.finds_gate_values && !l.one_gate_a_row;
     std::string all;
     const auto add = [&](const std::string& obstacle) { all += (all.empty() ? "" : ", or ") + obstacle; };
@@ -72,9 +58,13 @@ class Linear final : public LinearKernel {
         const bool overlaps = can_overlap(forward_.front()->kernel, device_);
         for (const PassVariants* variants : {&forward_, &backward_})
             for (const LinearPassPointer& pass : *variants) {
-                pass->overlaps = overlaps;
+                pass->grid.overlaps = overlaps && pass->clear;
                 allow_shared_memory(pass->kernel, device_);
             }
+        if (!p_.packed() || p_.channels == 0) return;
+        empty_.kernel = linear_kernels(p_.dtype, p_.gate_dtype).pass_empty_sequences;
+        empty_.shape = blocks_of(std::min<int64_t>(p_.num_sequences, 1024), 256);
+        empty_.params.channels = p_.channels;
     }
 
     std::string describe() const override {
@@ -121,13 +111,15 @@ class Linear final : public LinearKernel {
             if (sums && pass.sums != GateSums::of_elements) params.partial = to;
             if (!sums || of_steps) params.grad_gate.point(to, p_.time);
         }
-        if (pass.finds_gate_values && !p_.empty()) {
-            char* const values = static_cast<char*>(b.scratch) + pass.gates;
-            find_gate_values(pass, b.gate, values, stream);
-            params.gate.point(values, p_.time);
+        if (pass.gate_values.kernel != nullptr) {
+            GateValuesParams values = pass.gate_values.params;
+            values.from = static_cast<const char*>(b.gate);
+            values.to = static_cast<char*>(b.scratch) + pass.gates;
+            launch(pass.gate_values.kernel, pass.gate_values.shape, stream, values);
+            params.gate.point(values.to, p_.time);
         }
         run(pass, params, b.grad_state_out, b.grad_state_in, b.scratch, stream);
-        if (sums && !whole) reduce(pass, params, b, stream);
+        if (sums && pass.reduce.kernel != nullptr) reduce(pass, params, b, stream);
     }
 
   private:
@@ -140,8 +132,9 @@ class Linear final : public LinearKernel {
                 pass->finds_gate_values || pass->one_gate_a_row ? nullptr : gate,
                 pass->sums == GateSums::none ? grad_gate : nullptr};
             if ((pass->takes_states || !states) && (pass->takes_states_in_place || !same || !p_.has_reset) &&
-                are_aligned(data, pass->data_alignment) && are_aligned(gates, pass->gate_alignment) &&
-                (!pass->lie_alike || lie_alike(data, gates)))
+                are_multiples(data, pass->data_alignment) && are_multiples(gates, pass->gate_alignment) &&
+                (!pass->lie_alike ||
+                 (lie_alike(*data.begin(), data, bulk_alignment) && lie_alike(*data.begin(), gates, bulk_alignment))))
                 return *pass;
         }
         return *variants.back();
@@ -160,30 +153,19 @@ class Linear final : public LinearKernel {
         if (params.offsets.data != nullptr) {
             params.carry_in = carry_in;
             params.carry_out = carry_out;
-            pass_empty_sequences(pass, params, stream);
+            if (carry_out != nullptr) pass_empty_sequences(params, stream);
         } else {
             params.edge_in = carry_in;
             params.edge_out = carry_out;
         }
-        if (pass.batches * pass.rows == 0) return;
+        if (pass.grid.blocks.x == 0) return;
         params.in_place = params.source.data == params.result.data ? 1 : 0;
         pass.enqueue(params, static_cast<char*>(scratch), stream);
     }
 
-    // A grid whose blocks, of reduce_threads threads, go through `rows` rows of `blocks` blocks.
-    static LaunchShape blocks_of_rows(int64_t blocks, int64_t rows) {
-        LaunchShape shape = blocks_of(std::min<int64_t>(blocks, 4096), reduce_threads);
-        shape.blocks.y = static_cast<unsigned>(std::min<int64_t>(rows, 4096));
-        return shape;
-    }
-
-    // The kernels for GATE and GRAD|GATE as the caller has them.
-    const LinearKernels& of_gates() const { return linear_kernels(p_.dtype, p_.gate_dtype); }
-
     // Adds up what the kernel has left into GRAD|GATE. Without terms it is zero.
     void reduce(const LinearPass& pass, const LinearParams& params, const LinearBuffers& b, void* stream) const {
-        ReduceParams r = pass.reduce;
-        if (r.kept[0].count == 0 || r.kept[1].count == 0) return;
+        ReduceParams r = pass.reduce.params;
         View gradient = pass.gradient, gate = pass.gate;
         gradient.point(b.grad_gate, p_.time);
         gate.point(b.gate, p_.time);
@@ -191,32 +173,22 @@ class Linear final : public LinearKernel {
         r.gradient = gradient.data;
         r.gate = gate.data;
         r.offsets.data = params.offsets.data;
-        const int64_t blocks = ceil_div(r.kept[1].count, int64_t{reduce_threads / r.width * r.pack});
-        launch(of_gates().reduce_gate_gradient, blocks_of_rows(blocks, r.kept[0].count), stream, r);
+        launch(pass.reduce.kernel, pass.reduce.shape, stream, r);
     }
 
-    void find_gate_values(const LinearPass& pass, const void* gate, void* to, void* stream) const {
-        GateValuesParams values = pass.gate_values;
-        values.from = static_cast<const char*>(gate);
-        values.to = to;
-        const int64_t blocks = ceil_div(values.axis[1].count, int64_t{reduce_threads});
-        launch(of_gates().find_gate_values, blocks_of_rows(blocks, values.axis[0].count), stream, values);
-    }
-
-    void pass_empty_sequences(const LinearPass& pass, const LinearParams& params, void* stream) const {
-        if (params.carry_out == nullptr || p_.channels == 0) return;
-        EmptyParams e;
+    void pass_empty_sequences(const LinearParams& params, void* stream) const {
+        if (empty_.kernel == nullptr) return;
+        EmptyParams e = empty_.params;
         e.carry_in = params.carry_in;
         e.carry_out = params.carry_out;
         e.offsets = params.offsets;
-        e.channels = p_.channels;
-        launch(pass.kernels->pass_empty_sequences, blocks_of(std::min<int64_t>(p_.num_sequences, 1024), 256), stream,
-               e);
+        launch(empty_.kernel, empty_.shape, stream, e);
     }
 
     LinearProblem p_;
     int device_;
     PassVariants forward_, backward_;
+    SideLaunch<EmptyParams> empty_;  // for packed sequences without steps
 };
 
 }  // namespace

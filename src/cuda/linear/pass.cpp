@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/rounding.h"
-#include "cuda/launch/launch.h"
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/linear/gate_sums.h"
 
@@ -139,8 +138,8 @@ namespace {
 int64_t alignment_of_access(const LinearPass& pass, Dtype dtype) {
     if (pass.own_alignment != 0) return pass.own_alignment;
     if (pass.time_inner) return 16;
-    // Lanes of one row need rows that begin at sectors. Where they do not, other variants take whole elements too, and
-    // put warps that store to the same sector into one block.
+    // Lanes of one row load and store single elements, which is fast where each row of memory begins at a sector of
+    // 32 bytes. Calls that are not aligned so take a variant which puts warps that share a sector into one block.
     return pass.lane_rows == 1 ? sector_bytes : pass.lane_rows * size_of(dtype);
 }
 
@@ -166,12 +165,11 @@ void settle_params(LinearPass& l, const LinearProblem& p, const ChainedTuning& t
     params.time = p.time;
     params.log2_warp_rows = tuning.log2_warp_rows;
     params.shared_rows = l.shared_rows;
-    l.blocks = tuning.blocks > 0 ? Extent(tuning.blocks) : tuning.chunks * l.batches * tuning.row_groups;
 }
 
 void settle_alignment(LinearPass& l, const LinearProblem& p, bool one_gate) {
-    l.data_alignment = static_cast<uintptr_t>(alignment_of_access(l, p.dtype));
-    l.gate_alignment = static_cast<uintptr_t>(one_gate ? size_of(p.gate_dtype) : alignment_of_access(l, p.gate_dtype));
+    l.data_alignment = alignment_of_access(l, p.dtype);
+    l.gate_alignment = one_gate ? size_of(p.gate_dtype) : alignment_of_access(l, p.gate_dtype);
 }
 
 const char* name_of(GateForm form) {
@@ -244,6 +242,16 @@ GateValuesParams gate_values_of(const LinearPass& l, const LinearProblem& p) {
     return values;
 }
 
+// Settles a launch of blocks of reduce_threads threads which go through `rows` rows of `blocks` blocks. There is none
+// where there are no blocks.
+template <typename Params>
+void settle_blocks_of_rows(SideLaunch<Params>& l, const void* kernel, int64_t blocks, int64_t rows) {
+    if (blocks == 0 || rows == 0) return;
+    l.kernel = kernel;
+    l.shape = blocks_of(std::min<int64_t>(blocks, 4096), reduce_threads);
+    l.shape.blocks.y = static_cast<unsigned>(std::min<int64_t>(rows, 4096));
+}
+
 }  // namespace
 
 void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearProblem& p, Extent strips,
@@ -284,22 +292,26 @@ void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearP
     batch.gradient = l.gradient.batch;
     time.gradient = l.gradient.time;
     row.gradient = l.gradient.row;
+    const LinearKernels& of_gates = linear_kernels(problem.dtype, problem.gate_dtype);  // as the caller has them
     if (l.finds_gate_values) {
         l.gates = l.workspace.book(p.gate_batch() * p.gate_time() * p.gate_channels() * wide);
-        l.gate_values = gate_values_of(l, problem);
+        const GateValuesParams& values = l.gate_values.params = gate_values_of(l, problem);
+        if (!p.empty())
+            settle_blocks_of_rows(l.gate_values, of_gates.find_gate_values,
+                                  ceil_div(values.axis[1].count, int64_t{reduce_threads}), values.axis[0].count);
         l.gate = view_of(l, problem.gate, problem.gate_dtype);
         batch.gate = l.gate.batch;
         time.gate = l.gate.time;
         row.gate = l.gate.row;
     }
-    l.reduce = sum_over_axes(batch, time, row, p.gate_broadcast, wide, p.packed(), batch_invariant);
-    l.reduce.offsets = l.params.offsets;
-    if (l.finds_gate_values) l.reduce.gate_form = static_cast<int32_t>(problem.gate_form);
-    if (p.empty()) l.reduce.summed[1].count = 0;
-}
-
-void clear_look_back(const LinearPass& l, void* memory, void* stream) {
-    set_all_bits(memory, static_cast<int64_t>(l.look_back_bytes / sizeof(uint64_t)), stream);
+    ReduceParams& sums = l.reduce.params;
+    sums = sum_over_axes(batch, time, row, p.gate_broadcast, wide, p.packed(), batch_invariant);
+    sums.offsets = l.params.offsets;
+    if (l.finds_gate_values) sums.gate_form = static_cast<int32_t>(problem.gate_form);
+    if (p.empty()) sums.summed[1].count = 0;  // the sums are zeros
+    settle_blocks_of_rows(l.reduce, of_gates.reduce_gate_gradient,
+                          ceil_div(sums.kept[1].count, int64_t{reduce_threads / sums.width * sums.pack}),
+                          sums.kept[0].count);
 }
 
 }  // namespace flashscan::cuda

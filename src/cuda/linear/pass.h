@@ -11,6 +11,7 @@
 #include "core/backend.h"
 #include "core/rounding.h"
 #include "core/workspace.h"
+#include "cuda/launch/launch.h"
 #include "cuda/linear/instances/table.h"
 #include "cuda/linear/params.h"
 #include "cuda/linear/tuning.h"
@@ -28,6 +29,14 @@ enum class GateSums {
     over_channels,  // "columns": for each step, a sum over the rows of each warp
     of_blocks,      // "rows" and "columns": for each step, a sum over the batch entries or rows of a block's warps
     of_elements     // a gradient for each element; the kernel does not know that the gate is broadcast
+};
+
+// A launch before or after that of a pass, without a call's pointers. Without a kernel there is none.
+template <typename Params>
+struct SideLaunch {
+    const void* kernel = nullptr;
+    LaunchShape shape;
+    Params params;
 };
 
 struct LinearPass {
@@ -51,27 +60,27 @@ struct LinearPass {
     int lane_rows = 1;          // rows of a lane
     int64_t own_alignment = 0;  // of aligned access, in bytes; 0 where it follows from the rows of a lane
 
-    // The launch.
+    // The launch, and the one before it that clears the memory through which chunks meet. Where there is such a one,
+    // the kernel may begin while that runs.
     const void* kernel = nullptr;
-    int threads = 0, shared_bytes = 0;
-    Extent blocks;
-    bool overlaps = false;  // programmatic dependent launch: it may begin while its look-back memory is cleared
-    LinearParams params;    // without a call's pointers
+    LaunchShape grid;
+    ClearLaunch clear;
+    LinearParams params;  // without a call's pointers
 
     GateSums sums = GateSums::none;
     int log2_sharing = 0;      // of_blocks: the logarithm of how many warps of a block share gates
     bool shared_rows = false;  // and whether they have neighbouring rows, in place of neighbouring batch entries
     int64_t sharing() const { return int64_t{1} << log2_sharing; }
-    ReduceParams reduce;  // the launch that adds up GRAD|GATE, without a call's pointers
-    View gradient, gate;  // GRAD|GATE, and a GATE whose values are found before, as that launch needs them
-    // Whether a launch before the kernel writes the gates' values to scratch memory, and its arguments.
+    SideLaunch<ReduceParams> reduce;  // adds up GRAD|GATE after the kernel
+    View gradient, gate;              // GRAD|GATE, and a GATE whose values are found before, as that launch needs them
+    // Whether a launch before the kernel writes the gates' values to scratch memory. There is none without elements.
     bool finds_gate_values = false;
-    GateValuesParams gate_values;
+    SideLaunch<GateValuesParams> gate_values;
 
     // What a call's arguments must be like: the alignment of tensors, whether all of these lie at one place within 16
     // bytes, whether there may be initial and final states, and whether those may be in the same memory though steps
     // are reset.
-    uintptr_t data_alignment = 1, gate_alignment = 1;
+    int64_t data_alignment = 1, gate_alignment = 1;
     bool lie_alike = false, takes_states = true, takes_states_in_place = true;
     bool one_gate_a_row = false;  // whether all steps share a gate, which is loaded as a constant and may lie anywhere
 
@@ -80,7 +89,7 @@ struct LinearPass {
 
     // Scratch memory, and the offsets of what lies there.
     Workspace workspace;
-    size_t records = 0, look_back_bytes = 0, carries = 0, terms = 0, gates = 0;
+    size_t records = 0, carries = 0, terms = 0, gates = 0;
 };
 
 using LinearPassPointer = std::unique_ptr<LinearPass>;
@@ -147,7 +156,5 @@ std::string alignment_refusal(const LinearPass& l, const LinearProblem& p, bool 
 // rows too, the kernel leaves one for each of so many `strips` of them.
 void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearProblem& p, Extent strips,
                       bool batch_invariant);
-// Enqueues the launch that clears the memory through which chunks meet.
-void clear_look_back(const LinearPass& l, void* memory, void* stream);
 
 }  // namespace flashscan::cuda

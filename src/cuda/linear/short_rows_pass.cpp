@@ -45,11 +45,10 @@ struct ShortRowsPass final : LinearPass {
     void settle(const LinearProblem& p) {
         ChainedTuning tuning;
         tuning.row_groups = ceil_div(static_cast<int64_t>(rows), warp_rows());
-        tuning.blocks = ceil_div(static_cast<int64_t>(batches * tuning.row_groups), int64_t{short_row_warps});
+        grid = blocks_of(ceil_div(batches * tuning.row_groups, short_row_warps), 32 * short_row_warps);
         settle_params(*this, p, tuning);
         params.log2_lane_rows = 5 - log2_lanes;
         settle_alignment(*this, p);
-        threads = 32 * short_row_warps;
     }
 
     const char* describe_variant() const override { return "aligned"; }
@@ -57,9 +56,7 @@ struct ShortRowsPass final : LinearPass {
         return fmt::format("{} warps of {} rows x {} tiles of {} steps, time innermost, aligned",
                            batches * params.row_groups, warp_rows(), tiles, tile_steps());
     }
-    void enqueue(LinearParams& to, char*, void* stream) const override {
-        launch(kernel, blocks_of(blocks, threads), stream, to);
-    }
+    void enqueue(LinearParams& to, char*, void* stream) const override { launch(kernel, grid, stream, to); }
 };
 
 }  // namespace

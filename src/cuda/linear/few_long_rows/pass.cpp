@@ -64,8 +64,9 @@ struct FewLongRowsPass final : LinearPass {
         settle_params(*this, p, tuning);
         params.log2_lane_rows = tuning.log2_lane_rows;
         settle_alignment(*this, p);
-        threads = facts.threads;
-        shared_bytes = facts.tile.ring * facts.stage_bytes;
+        grid = blocks_of(tuning.blocks, facts.threads);
+        grid.shared_bytes = facts.tile.ring * facts.stage_bytes;
+        grid.cooperative = true;
         dense = !time_inner && is_dense(size_of(p.dtype));
         settle_own_params();
         book();
@@ -122,7 +123,7 @@ struct FewLongRowsPass final : LinearPass {
         const Extent words = Extent(facts.slots) * tuning.blocks * warp_rows();
         const Extent of_chunks = 2 * words * kernels->record_bytes, of_links = 2 * words * kernels->carry_bytes;
         records = workspace.book(of_chunks + of_links);
-        look_back_bytes = static_cast<size_t>(of_chunks + of_links);
+        if (time_inner) clear = ClearLaunch(static_cast<size_t>(of_chunks + of_links));
         carries = records + static_cast<size_t>(of_chunks);
     }
 
@@ -130,24 +131,20 @@ struct FewLongRowsPass final : LinearPass {
     std::string describe() const override {
         return fmt::format(
             "{} x {} blocks walk {} x {} chunks of {} rows x {} steps in waves, rings of {}, {} innermost",
-            tuning.teams, blocks / tuning.teams, strips(), tuning.chunks, warp_rows(), tuning.chunk_steps,
+            tuning.teams, tuning.blocks / tuning.teams, strips(), tuning.chunks, warp_rows(), tuning.chunk_steps,
             facts.tile.ring, time_inner ? "time" : "channel");
     }
 
     void enqueue(LinearParams& to, char* scratch, void* stream) const override {
         to.records = scratch + records;
         to.carries = scratch + carries;
-        LaunchShape shape = blocks_of(blocks, threads);
-        shape.shared_bytes = shared_bytes;
-        shape.cooperative = true;
         if (time_inner) {
-            clear_look_back(*this, to.records, stream);
-            shape.overlaps = overlaps;
-            return launch(kernel, shape, stream, to, row_params);
+            clear.run(to.records, stream);
+            return launch(kernel, grid, stream, to, row_params);
         }
         TensorMaps encoded;
         if (!dense) encode_maps(to, encoded);
-        launch(kernel, shape, stream, to, strip_params, encoded);
+        launch(kernel, grid, stream, to, strip_params, encoded);
     }
 
   private:
