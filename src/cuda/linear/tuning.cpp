@@ -7,8 +7,7 @@
 
 #include <algorithm>
 
-#include "core/rounding.h"
-#include "cuda/device/scan/look_back_tuning.h"
+#include "cuda/launch/look_back_cut.h"
 #include "cuda/linear/few_long_rows/params.h"
 #include "cuda/linear/params.h"
 
@@ -44,33 +43,15 @@ ChunkedTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     t.log2_lane_rows = log2_lane_rows(shape, tile);
     const int64_t warp_steps = int64_t{32 >> t.log2_lane_rows} * tile.steps;
     const int log2_warps = log2_up(tile.warps, 5);
-    int64_t rows = 0;
-    const auto cut = [&](int log2_warp_rows) {
-        t.log2_warp_rows = log2_warp_rows;
-        rows = int64_t{tile.lane_rows} << (t.log2_lane_rows + log2_warp_rows);
-        t.row_groups = ceil_div(shape.rows, rows);
-        t.chunk_steps = warp_steps * (tile.warps >> log2_warp_rows);
-        t.chunks = shape.by_sequence() ? shape.time / t.chunk_steps + shape.sequences
-                                       : std::max<int64_t>(ceil_div(shape.time, t.chunk_steps), 1);
-    };
-    // Whether chunks start before the chunks before them have ended; a chain of carries would then be slow.
-    const auto waits = [&] {
-        return shape.by_sequence() ||
-               (t.chunks > 1 && (shape.batch_invariant || shape.batches * t.row_groups < chain_blocks));
-    };
     int log2_warp_rows = log2_warps - log2_warps_in_time(shape.time, warp_steps, log2_warps);
     // Warps of one block store at about the same time, so that their parts of a sector are merged in the cache.
     const bool one_warp = shape.rows <= int64_t{tile.lane_rows} << t.log2_lane_rows;
     if (shape.shares_sectors && !one_warp && !shape.time_inner && !shape.batch_invariant)
         log2_warp_rows = std::max(log2_warp_rows, 1);
-    cut(log2_warp_rows);
-    if (waits()) cut(0);
-    if (!waits()) return t;
     // Batch invariance: chunks are composed as by the widest tile, so that bits depend neither on the number of rows
     // nor on their alignment.
     if (shape.batch_invariant && !shape.time_inner) t.log2_fold_rows = 6;
-    t.log2_group_chunks = log2_group_chunks(tile.warps, std::max(rows, int64_t{1} << t.log2_fold_rows));
-    t.log2_link_groups = t.log2_group_chunks;
+    cut_for_look_back(t, shape, tile, log2_warp_rows, int64_t{1} << t.log2_fold_rows);
     return t;
 }
 

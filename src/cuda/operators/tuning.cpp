@@ -2,10 +2,7 @@
 // The choices of tuning.h.
 #include "cuda/operators/tuning.h"
 
-#include <algorithm>
-
-#include "core/rounding.h"
-#include "cuda/device/scan/look_back_tuning.h"
+#include "cuda/launch/look_back_cut.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -30,24 +27,7 @@ ElementTuning tune_elements(const ElementShape& s) {
     t.log2_lane_rows = log2_lane_rows(s);
     const int64_t warp_steps = int64_t{32 >> t.log2_lane_rows} * s.steps;
     const int log2_warps = log2_up(s.warps, 5);
-    const auto cut = [&](int log2_warp_rows) {
-        t.log2_warp_rows = log2_warp_rows;
-        t.row_groups = ceil_div(s.rows, int64_t{1} << (t.log2_lane_rows + log2_warp_rows));
-        t.chunk_steps = warp_steps * (s.warps >> log2_warp_rows);
-        t.chunks = s.by_sequence() ? s.time / t.chunk_steps + s.sequences
-                                   : std::max<int64_t>(ceil_div(s.time, t.chunk_steps), 1);
-    };
-    // Whether chunks start before the chunks before them have ended; a chain of carries would then be slow.
-    const auto waits = [&] {
-        return s.by_sequence() || (t.chunks > 1 && (s.batch_invariant || s.batches * t.row_groups < chain_blocks));
-    };
-    cut(log2_warps - log2_up(ceil_div(s.time, warp_steps), log2_warps));
-    if (waits()) cut(0);
-    if (!waits()) return t;
-    // Where bits must not depend on the number of rows, the groups are those of the widest tile.
-    const int64_t rows = s.batch_invariant && !s.time_inner ? 32 : int64_t{1} << t.log2_lane_rows;
-    t.log2_group_chunks = log2_group_chunks(s.warps, rows);
-    t.log2_link_groups = t.log2_group_chunks;
+    cut_for_look_back(t, s, {1, s.steps, s.warps}, log2_warps - log2_up(ceil_div(s.time, warp_steps), log2_warps));
     return t;
 }
 
