@@ -7,6 +7,7 @@
 #include "cuda/gated/call.h"
 #include "cuda/gated/candidates.h"
 #include "cuda/gated/instances/table.h"
+#include "cuda/launch/alignment.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/launch/view_of.h"
@@ -41,7 +42,16 @@ class Chunked final : public GatedKernel {
           kernels_(gated_kernels(p_.dtype)),
           plain_refusal_(why_not_plain(p_, kernels_.forward[p_.layout == Layout::bct], batch_invariant_)),
           forward_(settle(kernels_.forward, Pass::forward)),
-          backward_(settle(kernels_.backward, Pass::backward)) {}
+          backward_(settle(kernels_.backward, Pass::backward)) {
+        edge_params_.offsets = offsets_of(p_, nullptr);
+        edge_params_.numbers = p_.state_rows() * p_.channels;
+        edge_params_.channels = p_.channels;
+        edge_grid_ = threads_in_blocks(edge_params_.numbers, edge_threads);
+        sum_params_.parts = p_.batch * backward_.params.chunks;
+        sum_params_.channels = p_.channels;
+        sum_params_.wide = p_.param_dtype != p_.dtype;
+        sum_grid_ = blocks_of(ceil_div(p_.channels, sum_channels), sum_threads);
+    }
 
     std::string describe() const override {
         const auto one = [&](const Settled& s) {
@@ -90,10 +100,10 @@ class Chunked final : public GatedKernel {
         const void *named = nullptr, *plain = nullptr;
         std::array<bool, tensors.size()> strides_are_plain{};
         GatedParams params;
-        int64_t steps = 0, channels = 0, blocks = 0;  // steps and channels of a block
-        int64_t carries_words = 0;
+        int64_t steps = 0, channels = 0;  // of a block
+        LaunchShape grid;
+        ClearLaunch clear;  // of the carries
         size_t carries = 0, sums = 0, bytes = 0;
-        bool overlaps = false;
     };
     Settled settle(const GatedPass (&passes)[2], Pass pass) const {
         Settled s;
@@ -109,28 +119,30 @@ class Chunked final : public GatedKernel {
         params.chunks = ceil_div(p_.time, s.steps);
         params.groups = ceil_div(p_.channels, s.channels);
         params.packs = ceil_div(p_.channels, s.pass->lane_channels);
-        s.blocks = params.chunks * p_.batch * params.groups;
+        s.grid = blocks_of(params.chunks * p_.batch * params.groups, s.pass->threads);
         params.by_columns = divisor_of(static_cast<uint32_t>(p_.batch * params.groups));
         params.by_groups = divisor_of(static_cast<uint32_t>(params.groups));
-        book(s, pass);
-        if (plain_refusal_.empty() && s.carries_words < most_plain) {
+        const int64_t carries_words = book(s, pass);
+        if (plain_refusal_.empty() && carries_words < most_plain) {
             s.plain = s.pass->plain;
             s.named = named_kernel(s.pass->named, p_.parts);
             for (size_t i = 0; i < tensors.size(); ++i) s.strides_are_plain[i] = are_plain(params.*tensors[i], *s.pass);
         }
-        s.overlaps = s.carries_words > 0 && can_overlap(s.pass->general, device_);
+        s.grid.overlaps = s.clear && can_overlap(s.pass->general, device_);
         return s;
     }
-    void book(Settled& s, Pass pass) const {
+    // Returns the words of the carries.
+    int64_t book(Settled& s, Pass pass) const {
         Workspace workspace;
         const int64_t number = size_of(state_dtype(p_.dtype)), words = ceil_div(s.pass->lane_channels * number, 8);
         const int64_t chunks = s.params.chunks;
         const Extent into = p_.batch.named("SCRATCH") * s.params.packs * words * (chunks > 1 ? chunks - 1 : 0);
-        s.carries_words = into;
         s.carries = workspace.book(into * 8);
+        s.clear = ClearLaunch(static_cast<size_t>(into * 8));
         if (pass == Pass::backward)
             s.sums = workspace.book(p_.batch.named("SCRATCH") * chunks * 2 * p_.channels * number);
         s.bytes = workspace.bytes();
+        return into;
     }
 
     // Returns why no call of the problem is plain (gated/tile.cuh); empty where calls with aligned pointers are.
@@ -158,49 +170,40 @@ class Chunked final : public GatedKernel {
     }
     // Whether the tensors of a call lie so.
     static bool lies_plain(const GatedParams& p, const Settled& s) {
-        const auto vector = static_cast<uintptr_t>(s.pass->vector_bytes);
         for (size_t i = 0; i < tensors.size(); ++i) {
             const void* const data = (p.*tensors[i]).data;
             if (data == nullptr) continue;
-            if (!s.strides_are_plain[i] || reinterpret_cast<uintptr_t>(data) % vector != 0) return false;
+            if (!s.strides_are_plain[i] || !is_multiple(data, s.pass->vector_bytes)) return false;
         }
         return true;
     }
 
     // Launches a pass; `has_all` tells whether the call has all tensors that plain kernels read.
     static void run(GatedParams& params, const Settled& s, bool has_all, void* scratch, void* stream) {
-        if (s.blocks == 0) return;
+        if (s.grid.blocks.x == 0) return;
         params.carries = static_cast<char*>(scratch) + s.carries;
-        if (s.carries_words > 0) set_all_bits(params.carries, s.carries_words, stream);
-        LaunchShape shape = blocks_of(s.blocks, s.pass->threads);
-        shape.overlaps = s.overlaps;
+        s.clear.run(params.carries, stream);
         const void* kernel = s.pass->general;
         if (s.plain != nullptr && has_all && lies_plain(params, s))
             kernel = s.named != nullptr && params.bias == nullptr ? s.named : s.plain;
-        launch(kernel, shape, stream, params);
+        launch(kernel, s.grid, stream, params);
     }
 
     // Copies the states of sequences without steps.
     void pass_states(const GatedBuffers& b, const void* from, void* to, void* stream) const {
-        if (to == nullptr || to == from || (!p_.packed() && p_.time > 0)) return;
-        GatedEdgeParams params;
-        params.offsets = offsets_of(p_, b.seq_offsets);
-        params.numbers = p_.state_rows() * p_.channels;
-        params.channels = p_.channels;
+        if (to == nullptr || to == from || (!p_.packed() && p_.time > 0) || edge_params_.numbers == 0) return;
+        GatedEdgeParams params = edge_params_;
+        params.offsets.data = b.seq_offsets;
         params.from = from;
         params.to = to;
-        if (params.numbers > 0)
-            launch(kernels_.pass_states, threads_in_blocks(params.numbers, edge_threads), stream, params);
+        launch(kernels_.pass_states, edge_grid_, stream, params);
     }
     void add_sums(const GatedBuffers& b, const void* sums, void* stream) const {
-        GatedSumParams params;
+        GatedSumParams params = sum_params_;
         params.sums = sums;
-        params.parts = p_.batch * backward_.params.chunks;
-        params.channels = p_.channels;
         params.param = b.grad_param;
         params.bias = b.grad_bias;
-        params.wide = p_.param_dtype != p_.dtype;
-        launch(kernels_.sums, blocks_of(ceil_div(p_.channels, sum_channels), sum_threads), stream, params);
+        launch(kernels_.sums, sum_grid_, stream, params);
     }
 
     GatedProblem p_;
@@ -209,6 +212,9 @@ class Chunked final : public GatedKernel {
     const GatedKernels& kernels_;
     std::string plain_refusal_;
     Settled forward_, backward_;
+    GatedEdgeParams edge_params_;  // these and the next are without a call's pointers
+    GatedSumParams sum_params_;
+    LaunchShape edge_grid_, sum_grid_;
 };
 
 }  // namespace
