@@ -53,10 +53,10 @@ class Steps final : public ForwardSteps<SummarisedSelective, SelectiveBuffers> {
         point(steps.states, b);
         steps.whole = lanes_are_full_ && lie_aligned(steps.states) && matrices_lie_whole(params);
         const Launch& chosen = steps.whole != 0 && plain_.kernel != nullptr ? plain_ : any_;
-        if (chosen.blocks == 0) return;
+        if (chosen.grid.blocks.x == 0) return;
         params.slices = chosen.slices;
         steps.by_slices = chosen.by_slices;
-        launch(chosen.kernel, blocks_of(chosen.blocks, chosen.threads), stream, params, steps);
+        launch(chosen.kernel, chosen.grid, stream, params, steps);
     }
     void summarise(Pass pass, const SelectiveBuffers& b, void* delta_sums, void* stream) const override {
         rest_->summarise(pass, b, delta_sums, stream);
@@ -67,8 +67,7 @@ class Steps final : public ForwardSteps<SummarisedSelective, SelectiveBuffers> {
     // How an instance of the kernel is launched.
     struct Launch {
         const void* kernel = nullptr;
-        int64_t blocks = 0;
-        int threads = 0;
+        LaunchShape grid;
         int32_t slices = 0;
         Divisor by_slices;
     };
@@ -76,11 +75,11 @@ class Steps final : public ForwardSteps<SummarisedSelective, SelectiveBuffers> {
         const int64_t threads = p_.channels * kernel_.lanes, row_groups = ceil_div(p_.state_rows(), instance.rows);
         Launch l;
         l.kernel = instance.kernel;
-        l.threads = step_block(row_groups * threads, selective_step_threads,
-                               device_attribute(cudaDevAttrMultiProcessorCount, device_));
-        l.slices = static_cast<int32_t>(ceil_div(threads, l.threads));
+        const int block = step_block(row_groups * threads, selective_step_threads,
+                                     device_attribute(cudaDevAttrMultiProcessorCount, device_));
+        l.slices = static_cast<int32_t>(ceil_div(threads, block));
         l.by_slices = divisor_of(static_cast<uint32_t>(l.slices));
-        l.blocks = row_groups * l.slices;
+        l.grid = blocks_of(row_groups * l.slices, block);
         return l;
     }
     // Whether calls whose numbers lie whole are Plain (decode.cuh).
@@ -96,9 +95,8 @@ class Steps final : public ForwardSteps<SummarisedSelective, SelectiveBuffers> {
     // Whether lanes can load their numbers of A, B and C at once.
     bool matrices_lie_whole(const SelectiveParams& params) const {
         constexpr int64_t bytes = 16;
-        return is_multiple(params.a, bytes) && is_multiple(params.constant_b, bytes) &&
-               is_multiple(params.constant_c, bytes) && lies_in_packs(params.b.data, b_alignment_) &&
-               lies_in_packs(params.c.data, c_alignment_);
+        return are_multiples({params.a, params.constant_b, params.constant_c}, bytes) &&
+               lies_in_packs(params.b.data, b_alignment_) && lies_in_packs(params.c.data, c_alignment_);
     }
 
     SelectiveProblem p_;

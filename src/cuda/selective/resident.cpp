@@ -30,14 +30,23 @@ class Resident final : public SummarisedSelective {
           segment_steps_(choose_segments(options)),
           segments_(max(ceil_div(p_.time, segment_steps_), 1)),
           parts_(p_.state_rows() * segments_),
-          forward_(book_forward()),
+          forward_(book_walk(false, segments_)),
           backward_(book_backward()),
           summary_segments_(max(segments_, 2)),
-          summary_(book_summary()),
+          summary_(book_walk(true, summary_segments_)),
           forward_params_(settle_params(Pass::forward)),
-          backward_params_(settle_params(Pass::backward)) {
+          backward_params_(settle_params(Pass::backward)),
+          ends_kernel_(selective_ends_kernel(p_.matrix_dtype)),
+          forward_grid_(grid_of(segments_, passes_.forward_bytes)),
+          summary_grid_(grid_of(summary_segments_, passes_.forward_bytes)),
+          backward_grid_(grid_of(segments_, passes_.backward_bytes)) {
         for (const void* kernel : {passes_.forward, passes_.states, passes_.adjoint, passes_.backward})
             allow_shared_memory(kernel, device_);
+        settle_carries();
+        sum_a_ = sum_of_parts(kernels_.sums, matrix_numbers());
+        sum_b_ = sum_of_matrices(p_.b_per_step, p_.grad_b);
+        sum_c_ = sum_of_matrices(p_.c_per_step, p_.grad_c);
+        channel_sum_ = sum_of_parts(kernels_.param_sums, p_.channels);
     }
 
     std::string describe() const override {
@@ -52,12 +61,12 @@ class Resident final : public SummarisedSelective {
         const DeviceScope scope(device_);
         SelectiveParams params = common(x, forward_params_, forward_);
         if (segments_ > 1) {
-            launch_blocks(passes_.states, passes_.forward_bytes, without_c(params), stream);
+            launch_blocks(passes_.states, forward_grid_, without_c(params), stream);
             find_carries(x, params, false, stream);
         }
         point(params.output, x.output);
         params.state_out = x.state_out;
-        launch_blocks(passes_.forward, passes_.forward_bytes, params, stream);
+        launch_blocks(passes_.forward, forward_grid_, params, stream);
     }
 
     void backward(const SelectiveBuffers& x, void* stream) const override {
@@ -67,10 +76,10 @@ class Resident final : public SummarisedSelective {
         params.kept = at(backward_.kept);
         params.kept_deltas = at(backward_.kept_deltas);
         point(params.grad_output, x.grad_output);
-        launch_blocks(passes_.states, passes_.forward_bytes, without_c(params), stream);
+        launch_blocks(passes_.states, forward_grid_, without_c(params), stream);
         if (segments_ > 1) {
             find_carries(x, params, false, stream);
-            walk_adjoint(params, stream);
+            walk_adjoint(params, forward_grid_, stream);
             find_carries(x, params, true, stream);
         }
         point(params.grad_input, x.grad_input);
@@ -86,18 +95,23 @@ class Resident final : public SummarisedSelective {
         params.sum_bias = wanted(x.grad_bias != nullptr, backward_.bias);
         params.step_b = wanted(x.grad_b != nullptr && p_.b_per_step, backward_.b);
         params.step_c = wanted(x.grad_c != nullptr && p_.c_per_step, backward_.c);
-        launch_blocks(passes_.backward, passes_.backward_bytes, params, stream);
-
-        const auto add = [&](const void* kernel, const void* sums, Extent numbers, void* to) {
-            add_parts(kernel, sums, parts_, numbers, to, stream);
+        launch_blocks(passes_.backward, backward_grid_, params, stream);
+        const auto add_up = [&](const Sum& sum, size_t parts, void* to) {
+            if (to == nullptr || sum.grid.blocks.x == 0) return;
+            SelectiveSumParams of = sum.params;
+            of.sums = at(parts);
+            of.offsets.data = x.seq_offsets;
+            if (of.width != 0)
+                point(of.steps, to);
+            else
+                of.result = to;
+            launch(sum.kernel, sum.grid, stream, of);
         };
-        add(kernels_.sums, params.sum_a, matrix_numbers(), x.grad_a);
-        if (!p_.b_per_step) add(kernels_.sums, params.sum_b, matrix_numbers(), x.grad_b);
-        if (!p_.c_per_step) add(kernels_.sums, params.sum_c, matrix_numbers(), x.grad_c);
-        add(kernels_.param_sums, params.sum_d, p_.channels, x.grad_d);
-        add(kernels_.param_sums, params.sum_bias, p_.channels, x.grad_bias);
-        if (p_.b_per_step) add_slices(params.step_b, p_.grad_b, x.grad_b, x.seq_offsets, stream);
-        if (p_.c_per_step) add_slices(params.step_c, p_.grad_c, x.grad_c, x.seq_offsets, stream);
+        add_up(sum_a_, backward_.a, x.grad_a);
+        add_up(sum_b_, backward_.b, x.grad_b);
+        add_up(sum_c_, backward_.c, x.grad_c);
+        add_up(channel_sum_, backward_.d, x.grad_d);
+        add_up(channel_sum_, backward_.bias, x.grad_bias);
     }
 
     // Walks tell what segments do to states where there are several: a single one gets a second without steps, and
@@ -106,11 +120,11 @@ class Resident final : public SummarisedSelective {
         const DeviceScope scope(device_);
         SelectiveParams params = common(x, pass == Pass::forward ? forward_params_ : backward_params_, summary_);
         params.segments = static_cast<int32_t>(summary_segments_);
-        launch_blocks(passes_.states, passes_.forward_bytes, without_c(params), stream);
+        launch_blocks(passes_.states, summary_grid_, without_c(params), stream);
         find_ends(x, params, false, x.state_out, delta_sums, stream);
         if (pass == Pass::forward || x.grad_state_in == nullptr) return;
         point(params.grad_output, x.grad_output);
-        walk_adjoint(params, stream);
+        walk_adjoint(params, summary_grid_, stream);
         find_ends(x, params, true, x.grad_state_in, nullptr, stream);
     }
     size_t summary_bytes(Pass) const override { return summary_.bytes; }
@@ -120,6 +134,12 @@ class Resident final : public SummarisedSelective {
     // slices.
     struct Scratch {
         size_t carries, adjoint_carries, deltas, kept, kept_deltas, a, b, c, d, bias, bytes;
+    };
+    // A launch that adds parts of sums.
+    struct Sum {
+        const void* kernel = nullptr;
+        LaunchShape grid;
+        SelectiveSumParams params;
     };
 
     static const SelectivePasses& passes_for(const std::vector<SelectivePasses>& list, int64_t states) {
@@ -155,17 +175,10 @@ class Resident final : public SummarisedSelective {
         if (adjoint) scratch.adjoint_carries = workspace.book(times * matrix_numbers() * size_);
         scratch.deltas = workspace.book(times * p_.channels * size_of(p_.param_dtype()));
     }
-    Scratch book_forward() const {
+    Scratch book_walk(bool adjoint, int64_t segments) const {
         Workspace workspace;
         Scratch scratch{};
-        book_segments(workspace, scratch, false, segments_);
-        scratch.bytes = workspace.bytes();
-        return scratch;
-    }
-    Scratch book_summary() const {
-        Workspace workspace;
-        Scratch scratch{};
-        book_segments(workspace, scratch, true, summary_segments_);
+        book_segments(workspace, scratch, adjoint, segments);
         scratch.bytes = workspace.bytes();
         return scratch;
     }
@@ -214,74 +227,68 @@ class Resident final : public SummarisedSelective {
         params.constant_c = nullptr;
         return params;
     }
-    void find_carries(const SelectiveBuffers& x, const SelectiveParams& of, bool adjoint, void* stream) const {
-        SelectiveCarryParams params;
+    void settle_carries() {
+        carry_params_.rows = end_params_.rows = p_.state_rows();
+        carry_params_.channels = end_params_.channels = p_.channels;
+        carry_params_.states = end_params_.states = static_cast<int32_t>(p_.states);
+        carry_params_.segments = end_params_.segments = static_cast<int32_t>(segments_);
+        end_params_.parts = static_cast<int32_t>(summary_segments_);
+        state_grid_ = threads_in_blocks(p_.state_rows() * matrix_numbers(), sum_threads);
+    }
+    template <typename Params>
+    static void point_segments(Params& params, const SelectiveBuffers& x, const SelectiveParams& of, bool adjoint) {
         params.ends = adjoint ? of.adjoint_carries : of.carries;
         params.deltas = of.segment_deltas;
         params.a = x.a;
         params.first = adjoint ? x.grad_state_out : x.state_in;
-        params.rows = p_.state_rows();
-        params.channels = p_.channels;
-        params.states = of.states;
-        params.segments = of.segments;
         params.adjoint = adjoint;
-        launch(kernels_.carries, threads_in_blocks(p_.state_rows() * matrix_numbers(), sum_threads), stream, params);
+    }
+    void find_carries(const SelectiveBuffers& x, const SelectiveParams& of, bool adjoint, void* stream) const {
+        SelectiveCarryParams params = carry_params_;
+        point_segments(params, x, of, adjoint);
+        launch(kernels_.carries, state_grid_, stream, params);
     }
     void find_ends(const SelectiveBuffers& x, const SelectiveParams& of, bool adjoint, void* last, void* delta_sums,
                    void* stream) const {
-        SelectiveEndParams params;
-        params.ends = adjoint ? of.adjoint_carries : of.carries;
-        params.deltas = of.segment_deltas;
-        params.a = x.a;
-        params.first = adjoint ? x.grad_state_out : x.state_in;
+        SelectiveEndParams params = end_params_;
+        point_segments(params, x, of, adjoint);
         params.last = last;
         params.delta_sums = delta_sums;
-        params.rows = p_.state_rows();
-        params.channels = p_.channels;
-        params.states = of.states;
-        params.segments = static_cast<int32_t>(segments_);
-        params.parts = of.segments;
-        params.adjoint = adjoint;
-        launch(selective_ends_kernel(p_.matrix_dtype),
-               threads_in_blocks(p_.state_rows() * matrix_numbers(), sum_threads), stream, params);
+        launch(ends_kernel_, state_grid_, stream, params);
     }
     // Walks the gradients of states through segments that begin with zeros.
-    void walk_adjoint(SelectiveParams params, void* stream) const {
+    void walk_adjoint(SelectiveParams params, const LaunchShape& grid, void* stream) const {
         params.b = params.c;  // a plain walk takes its strides for those of C
         params.b.data = nullptr;
         params.constant_b = nullptr;
         params.down = !params.down;
-        launch_blocks(passes_.adjoint, passes_.forward_bytes, params, stream);
+        launch_blocks(passes_.adjoint, grid, params, stream);
     }
-    void launch_blocks(const void* kernel, int shared_bytes, const SelectiveParams& params, void* stream) const {
-        const int64_t blocks = p_.state_rows() * params.segments * p_.groups * slices_;
-        if (blocks == 0) return;
-        LaunchShape shape = blocks_of(blocks, passes_.threads);
-        shape.shared_bytes = shared_bytes;
-        launch(kernel, shape, stream, params);
+    LaunchShape grid_of(Extent segments, int shared_bytes) const {
+        LaunchShape grid = blocks_of(p_.state_rows() * segments * p_.groups * slices_, passes_.threads);
+        grid.shared_bytes = shared_bytes;
+        return grid;
     }
-    void add_parts(const void* kernel, const void* sums, int64_t parts, int64_t numbers, void* to, void* stream) const {
-        if (to == nullptr || numbers == 0) return;
-        SelectiveSumParams params;
-        params.sums = sums;
-        params.parts = parts;
-        params.numbers = numbers;
-        params.result = to;
-        launch(kernel, threads_in_blocks(numbers, sum_threads), stream, params);
+    static void launch_blocks(const void* kernel, const LaunchShape& grid, const SelectiveParams& params,
+                              void* stream) {
+        if (grid.blocks.x != 0) launch(kernel, grid, stream, params);
     }
-    void add_slices(const void* sums, const Strides& strides, void* to, const void* seq_offsets, void* stream) const {
-        const int64_t numbers = step_numbers();
-        if (to == nullptr || numbers == 0) return;
-        SelectiveSumParams params;
-        params.sums = sums;
-        params.parts = slices_;
-        params.numbers = numbers;
-        params.steps = view_of(strides, size_of(p_.step_dtype()));
-        point(params.steps, to);
-        params.offsets = offsets_of(p_, seq_offsets);
-        params.time = p_.time;
-        params.width = static_cast<int32_t>(p_.groups * p_.states);
-        launch(kernels_.sums, threads_in_blocks(numbers, sum_threads), stream, params);
+    Sum sum_of_parts(const void* kernel, Extent numbers) const {
+        Sum sum{kernel, threads_in_blocks(numbers, sum_threads), {}};
+        sum.params.parts = parts_;
+        sum.params.numbers = numbers;
+        return sum;
+    }
+    // The sum for B or C.
+    Sum sum_of_matrices(bool per_step, const Strides& strides) const {
+        if (!per_step) return sum_a_;
+        Sum sum = sum_of_parts(kernels_.sums, step_numbers());
+        sum.params.parts = slices_;
+        sum.params.steps = view_of(strides, size_of(p_.step_dtype()));
+        sum.params.offsets = offsets_of(p_, nullptr);
+        sum.params.time = p_.time;
+        sum.params.width = static_cast<int32_t>(p_.groups * p_.states);
+        return sum;
     }
 
     SelectiveProblem p_;
@@ -294,7 +301,12 @@ class Resident final : public SummarisedSelective {
     Scratch forward_, backward_;
     Extent summary_segments_;
     Scratch summary_;
-    SelectiveParams forward_params_, backward_params_;  // without a call's pointers
+    SelectiveParams forward_params_, backward_params_;  // these and the next are without a call's pointers
+    SelectiveCarryParams carry_params_;
+    SelectiveEndParams end_params_;
+    const void* ends_kernel_;
+    LaunchShape forward_grid_, summary_grid_, backward_grid_, state_grid_;
+    Sum sum_a_, sum_b_, sum_c_, channel_sum_;  // the last is for D and BIAS
 };
 
 }  // namespace
