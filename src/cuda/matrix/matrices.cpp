@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of matrix products and affine maps: describes a call's reads and writes as walks over chains of matrices
 // (params.h).
-#include <limits>
+#include <algorithm>
 
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/matrix/candidates.h"
@@ -18,9 +18,12 @@ class Matrices final : public OperatorKernel {
         : p_(problem),
           device_(options.device),
           numbers_(state_dtype(p_.dtype)),
+          kernels_(matrix_kernels(numbers_)),
           forward_walk_(settle_walk(Pass::forward)),
           backward_walk_(settle_walk(Pass::backward)),
-          gradient_(settle_gradient()) {
+          gradient_(settle_gradient()),
+          gradient_tiles_(static_cast<int32_t>(ceil_div(p_.dim, matrix_gradient_block_tile))),
+          gradient_count_(p_.is_affine() ? p_.input_count() * p_.gate_element() : Extent()) {
         MatrixShape shape;
         shape.dim = static_cast<int32_t>(p_.dim);
         shape.rows = p_.is_affine() ? 1 : shape.dim;
@@ -41,9 +44,7 @@ class Matrices final : public OperatorKernel {
         shape.has_sums = !p_.is_reduction();
         backward_pass_ = MatrixPass(shape, numbers_, false, device_, backward_, refusal);
         gradients_ = backward_.book(elements(p_.array_count()));  // which lie as INPUT does
-        if (gradient_blocks() > std::numeric_limits<int32_t>::max())
-            refusal = fmt::format("the gradients are {} blocks; takes up to {}", gradient_blocks(),
-                                  std::numeric_limits<int32_t>::max());
+        gradient_grid_ = settle_gradient_grid();
     }
 
     std::string describe() const override {
@@ -161,28 +162,30 @@ class Matrices final : public OperatorKernel {
         m.grad_gate = b.grad_gate;
         return m;
     }
-    int64_t gradient_tiles() const { return ceil_div(p_.dim, matrix_gradient_block_tile); }
-    Extent gradient_blocks() const {
-        return p_.is_affine() ? Extent() : p_.input_count() * gradient_tiles() * gradient_tiles();
+    // A matrix has gradient_tiles_ rows and as many columns of tiles, one for a block. Blocks of affine maps go through
+    // all gradient_count_ numbers of the matrices.
+    LaunchShape settle_gradient_grid() const {
+        if (!p_.is_affine())
+            return blocks_of(p_.input_count() * gradient_tiles_ * gradient_tiles_, matrix_gradient_block);
+        const int64_t most = int64_t{64} * device_attribute(cudaDevAttrMultiProcessorCount, device_);
+        return blocks_of(std::min(most, ceil_div(gradient_count_, matrix_gradient_block)), matrix_gradient_block);
     }
     void launch_gradient(const MatrixGradient& m, void* stream) const {
-        const MatrixKernels& kernels = matrix_kernels(numbers_);
-        if (p_.is_affine()) {
-            constexpr int64_t most_blocks = 132 * 64;
-            const int64_t count = p_.input_count() * p_.gate_element();
-            const int64_t blocks = std::min(most_blocks, ceil_div(count, matrix_gradient_block));
-            launch(kernels.affine_gradient, blocks_of(blocks, matrix_gradient_block), stream, m, count);
-            return;
-        }
-        launch(kernels.gradient, blocks_of(gradient_blocks(), matrix_gradient_block), stream, m,
-               static_cast<int32_t>(gradient_tiles()));
+        if (p_.is_affine())
+            launch(kernels_.affine_gradient, gradient_grid_, stream, m, gradient_count_);
+        else
+            launch(kernels_.gradient, gradient_grid_, stream, m, gradient_tiles_);
     }
 
     OperatorProblem p_;
     int device_;
     Dtype numbers_;
+    const MatrixKernels& kernels_;
     MatrixWalk forward_walk_, backward_walk_;  // these and the next are without a call's pointers
     MatrixGradient gradient_;
+    int32_t gradient_tiles_;
+    int64_t gradient_count_;
+    LaunchShape gradient_grid_;
     Workspace forward_, backward_;
     MatrixPass forward_pass_, prefix_pass_, backward_pass_;
     size_t prefixes_ = 0, gradients_ = 0;

@@ -3,9 +3,9 @@
 #include "cuda/matrix/pass.h"
 
 #include <array>
-#include <limits>
 #include <utility>
 
+#include "cuda/launch/alignment.h"
 #include "cuda/matrix/small_scan.h"
 
 namespace flashscan::cuda {
@@ -18,12 +18,11 @@ int64_t row_tiles(const MatrixKernel& kernel, const MatrixShape& shape, bool sum
 
 // Whether MatrixKernel::plain takes the walk.
 bool is_plain(const MatrixWalk& w) {
-    const auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
     return w.dim % 4 == 0 && w.matrix_dtype == Dtype::f32 && (w.emitted == nullptr || w.emitted_dtype == Dtype::f32) &&
            (w.reduced == nullptr || w.reduced_dtype == Dtype::f32) &&
            (w.last == nullptr || w.last_dtype == Dtype::f32) && w.addend == nullptr && w.added_start == nullptr &&
-           w.transposed == 0 && w.rounded_factors == 0 && aligned(w.matrix) && aligned(w.emitted) &&
-           aligned(w.started) && aligned(w.finished) && aligned(w.reduced) && aligned(w.last);
+           w.transposed == 0 && w.rounded_factors == 0 &&
+           are_multiples({w.matrix, w.emitted, w.started, w.finished, w.reduced, w.last}, 16);
 }
 
 // Whether the library has code of the warpgroup kernels for the device. Code for sm_90a runs on no later device.
@@ -51,19 +50,14 @@ MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, 
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, device);
     for (const MatrixLevel& level : plan_matrices(walks, shape_, multiprocessors, shared_bytes).levels)
         static_cast<MatrixLevel&>(levels_.emplace_back()) = level;
+    overlaps_ = can_overlap(levels_.front().walk->function, device);
     settle(workspace);
-    for (const Level& level : levels_) {
+    for (const Level& level : levels_)
         for (const MatrixKernel* kernel : {level.summarise, level.walk}) {
             if (kernel == nullptr) continue;
             for (const void* function : {kernel->function, kernel->plain})
                 if (function != nullptr) allow_shared_memory(function, device);
         }
-        for (const int64_t blocks : {level.summaries.blocks, level.walks.blocks, level.tree_blocks[true]})
-            if (blocks > std::numeric_limits<int32_t>::max())
-                refusal = fmt::format("{} chains in {} pieces are {} blocks; takes up to {}", shape.chains,
-                                      level.pieces, blocks, std::numeric_limits<int32_t>::max());
-    }
-    overlaps_ = can_overlap(levels_.front().walk->function, device);
 }
 
 // Settles what depends on whether all steps are wanted.
@@ -71,13 +65,15 @@ void MatrixPass::settle(Workspace& workspace) {
     for (Level& level : levels_) {
         if (level.summarise != nullptr) level.summaries = launch_of(level, *level.summarise, MatrixWork::summaries);
         if (!level.walk->is_tree) level.walks = launch_of(level, *level.walk, MatrixWork::walk);
-        if (level.walk->is_scan) level.scan_words = matrix_scan_words(level.walk->dim, shape_.chains, level.pieces);
         if (level.walk->is_tree) {
             const int64_t tiles = ceil_div(shape_.dim, level.walk->rows);
             for (const bool has_start : {false, true}) {
                 const MatrixTree tree(static_cast<int32_t>(level.steps + (has_start ? 1 : 0)), last_only_);
                 level.trees[has_start] = tree;
-                level.tree_blocks[has_start] = Extent(shape_.chains) * tree.products() * tiles * tiles;
+                LaunchShape& grid = level.tree_grids[has_start];
+                grid = blocks_of(Extent(shape_.chains) * tree.products() * tiles * tiles, level.walk->threads);
+                grid.shared_bytes = level.walk->shared_bytes;
+                grid.overlaps = overlaps_;
             }
         }
         book(level, workspace);
@@ -88,9 +84,11 @@ MatrixPass::Launch MatrixPass::launch_of(const MatrixLevel& level, const MatrixK
     Launch launch;
     const int64_t tiles = row_tiles(kernel, shape_, work == MatrixWork::summaries);
     launch.row_tiles = static_cast<int32_t>(tiles);
-    launch.blocks = Extent(shape_.chains) * level.pieces * tiles;
-    launch.shared_bytes = kernel.is_scan ? matrix_scan_shared_bytes(kernel.dim, level.piece_steps / matrix_scan_warps)
-                                         : kernel.shared_bytes;
+    launch.grid = blocks_of(Extent(shape_.chains) * level.pieces * tiles, kernel.threads);
+    launch.grid.overlaps = overlaps_;
+    launch.grid.shared_bytes = kernel.is_scan
+                                   ? matrix_scan_shared_bytes(kernel.dim, level.piece_steps / matrix_scan_warps)
+                                   : kernel.shared_bytes;
     return launch;
 }
 
@@ -99,10 +97,15 @@ void MatrixPass::book(Level& level, Workspace& workspace) const {
                   rows = number * shape_.rows * shape_.dim;
     if (level.walk->is_tree) {
         const Extent products = Extent(shape_.chains) * level.trees[true].products();
+        level.num_counters = products;
         level.products = workspace.book(products * matrix);
         level.counters = workspace.book(products * sizeof(uint32_t));
     }
-    if (level.walk->is_scan) level.products = workspace.book(Extent(level.scan_words) * number);
+    if (level.walk->is_scan) {
+        const Extent bytes = Extent(matrix_scan_words(level.walk->dim, shape_.chains, level.pieces)) * number;
+        level.products = workspace.book(bytes);
+        level.clear = ClearLaunch(static_cast<size_t>(bytes));
+    }
     if (level.summarise == nullptr) return;
     const Extent pieces = Extent(shape_.chains) * level.pieces;
     level.products = workspace.book(pieces * matrix);
@@ -135,7 +138,7 @@ void MatrixPass::run(const MatrixWalk& walk, char* scratch, void* stream) const 
         MatrixWalk summaries = w;
         if (const Level& next = levels_[i + 1]; next.walk->is_tree) {
             summaries.counters = reinterpret_cast<uint32_t*>(scratch + next.counters);
-            summaries.num_counters = shape_.chains * next.trees[true].products();
+            summaries.num_counters = next.num_counters;
             walks[i + 1].counters = summaries.counters;
         }
         launch_walk(summaries, *level.summarise, level.summaries, MatrixWork::summaries, stream);
@@ -145,7 +148,7 @@ void MatrixPass::run(const MatrixWalk& walk, char* scratch, void* stream) const 
     if (last_only_) walks[top].emitted = nullptr;
     for (size_t i = top + 1; i-- > (last_only_ ? top : 0);) {
         const Level& level = levels_[i];
-        if (level.walk->is_scan) set_all_bits(walks[i].products, level.scan_words / 2, stream);
+        level.clear.run(walks[i].products, stream);
         if (level.walk->is_tree)
             launch_tree(walks[i], level, stream);
         else
@@ -188,22 +191,16 @@ void MatrixPass::hand_end_over(MatrixWalk& walk, MatrixWalk& top) {
 }
 
 void MatrixPass::launch_walk(MatrixWalk walk, const MatrixKernel& kernel, const Launch& how, MatrixWork work,
-                             void* stream) const {
+                             void* stream) {
     walk.work = work;
     walk.row_tiles = how.row_tiles;
-    LaunchShape shape = blocks_of(how.blocks, kernel.threads);
-    shape.shared_bytes = how.shared_bytes;
-    shape.overlaps = overlaps_;
-    launch(kernel.plain != nullptr && is_plain(walk) ? kernel.plain : kernel.function, shape, stream, walk);
+    launch(kernel.plain != nullptr && is_plain(walk) ? kernel.plain : kernel.function, how.grid, stream, walk);
 }
 
 // A tree over the summaries of the level below, with STATE_IN before them.
-void MatrixPass::launch_tree(const MatrixWalk& walk, const Level& level, void* stream) const {
+void MatrixPass::launch_tree(const MatrixWalk& walk, const Level& level, void* stream) {
     const bool has_start = walk.start == MatrixStart::carried;
-    LaunchShape shape = blocks_of(level.tree_blocks[has_start], level.walk->threads);
-    shape.shared_bytes = level.walk->shared_bytes;
-    shape.overlaps = overlaps_;
-    launch(level.walk->function, shape, stream, walk, level.trees[has_start]);
+    launch(level.walk->function, level.tree_grids[has_start], stream, walk, level.trees[has_start]);
 }
 
 namespace {

@@ -31,24 +31,24 @@ class MatrixPass {
   private:
     // How a kernel of a level is launched.
     struct Launch {
-        int64_t blocks = 0;
+        LaunchShape grid;
         int32_t row_tiles = 0;
-        int shared_bytes = 0;
     };
     // A level's launches and its places in scratch, settled with the plan.
     struct Level : MatrixLevel {
         Launch summaries, walks;
-        int64_t scan_words = 0;    // what the blocks of a scan exchange
-        MatrixTree trees[2];       // without STATE_IN before the summaries, and with it
-        int64_t tree_blocks[2]{};  // of each
+        ClearLaunch clear;          // of what the blocks of a scan exchange
+        MatrixTree trees[2];        // without STATE_IN before the summaries, and with it
+        LaunchShape tree_grids[2];  // of each
+        int64_t num_counters = 0;   // of a tree
         size_t products = 0, sums = 0, carries = 0, counters = 0;
     };
     void settle(Workspace& workspace);
     void book(Level& level, Workspace& workspace) const;
     Launch launch_of(const MatrixLevel& level, const MatrixKernel& kernel, MatrixWork work) const;
-    void launch_walk(MatrixWalk walk, const MatrixKernel& kernel, const Launch& how, MatrixWork work,
-                     void* stream) const;
-    void launch_tree(const MatrixWalk& walk, const Level& level, void* stream) const;
+    static void launch_walk(MatrixWalk walk, const MatrixKernel& kernel, const Launch& how, MatrixWork work,
+                            void* stream);
+    static void launch_tree(const MatrixWalk& walk, const Level& level, void* stream);
     MatrixWalk above(const MatrixWalk& walk) const;
     static void hand_end_over(MatrixWalk& walk, MatrixWalk& top);
 
