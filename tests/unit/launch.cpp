@@ -17,6 +17,15 @@ TEST(Launch, TakesAsManyBlocksAsAGridHolds) {
     EXPECT_THROW(threads_in_blocks(256 * most + 1, 256), Error);
 }
 
+TEST(Launch, ChunksAreTheOtherAxesOfAGrid) {
+    const LaunchShape shape = grid_of_chunks(3, 65536, 64);
+    EXPECT_EQ(shape.blocks.x, 3U);
+    EXPECT_EQ(shape.blocks.y, 32768U);
+    EXPECT_EQ(shape.blocks.z, 2U);
+    EXPECT_EQ(shape.threads, 64);
+    EXPECT_THROW(grid_of_chunks(65536, 32768, 64), Error);
+}
+
 TEST(Launch, KernelsForFewStepsNameTheCountThatIsTooLarge) {
     Sequences p;
     p.batch = 3;
