@@ -38,7 +38,6 @@ class Resident final : public SummarisedSelective {
           backward_params_(settle_params(Pass::backward)),
           ends_kernel_(selective_ends_kernel(p_.matrix_dtype)),
           forward_grid_(grid_of(segments_, passes_.forward_bytes)),
-          summary_grid_(grid_of(summary_segments_, passes_.forward_bytes)),
           backward_grid_(grid_of(segments_, passes_.backward_bytes)) {
         for (const void* kernel : {passes_.forward, passes_.states, passes_.adjoint, passes_.backward})
             allow_shared_memory(kernel, device_);
@@ -120,11 +119,13 @@ class Resident final : public SummarisedSelective {
         const DeviceScope scope(device_);
         SelectiveParams params = common(x, pass == Pass::forward ? forward_params_ : backward_params_, summary_);
         params.segments = static_cast<int32_t>(summary_segments_);
-        launch_blocks(passes_.states, summary_grid_, without_c(params), stream);
+        // Other plans than those of ranks, which alone come here, may have too many rows for such a grid.
+        const LaunchShape grid = grid_of(summary_segments_, passes_.forward_bytes);
+        launch_blocks(passes_.states, grid, without_c(params), stream);
         find_ends(x, params, false, x.state_out, delta_sums, stream);
         if (pass == Pass::forward || x.grad_state_in == nullptr) return;
         point(params.grad_output, x.grad_output);
-        walk_adjoint(params, summary_grid_, stream);
+        walk_adjoint(params, grid, stream);
         find_ends(x, params, true, x.grad_state_in, nullptr, stream);
     }
     size_t summary_bytes(Pass) const override { return summary_.bytes; }
@@ -305,7 +306,7 @@ class Resident final : public SummarisedSelective {
     SelectiveCarryParams carry_params_;
     SelectiveEndParams end_params_;
     const void* ends_kernel_;
-    LaunchShape forward_grid_, summary_grid_, backward_grid_, state_grid_;
+    LaunchShape forward_grid_, backward_grid_, state_grid_;
     Sum sum_a_, sum_b_, sum_c_, channel_sum_;  // the last is for D and BIAS
 };
 
