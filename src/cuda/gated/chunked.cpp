@@ -43,14 +43,15 @@ class Chunked final : public GatedKernel {
           plain_refusal_(why_not_plain(p_, kernels_.forward[p_.layout == Layout::bct], batch_invariant_)),
           forward_(settle(kernels_.forward, Pass::forward)),
           backward_(settle(kernels_.backward, Pass::backward)) {
-        edge_params_.offsets = offsets_of(p_, nullptr);
-        edge_params_.numbers = p_.state_rows() * p_.channels;
-        edge_params_.channels = p_.channels;
-        edge_grid_ = threads_in_blocks(edge_params_.numbers, edge_threads);
-        sum_params_.parts = p_.batch * backward_.params.chunks;
-        sum_params_.channels = p_.channels;
-        sum_params_.wide = p_.param_dtype != p_.dtype;
-        sum_grid_ = blocks_of(ceil_div(p_.channels, sum_channels), sum_threads);
+        const int64_t states = p_.state_rows() * p_.channels;
+        if (p_.packed() || p_.time == 0)
+            pass_states_ = {kernels_.pass_states,
+                            threads_in_blocks(states, edge_threads),
+                            {offsets_of(p_, nullptr), states, p_.channels}};
+        sums_ = {
+            kernels_.sums,
+            blocks_of(ceil_div(p_.channels, sum_channels), sum_threads),
+            {.parts = p_.batch * backward_.params.chunks, .channels = p_.channels, .wide = p_.param_dtype != p_.dtype}};
     }
 
     std::string describe() const override {
@@ -89,7 +90,7 @@ class Chunked final : public GatedKernel {
         const bool has_all = params.grad_output.data != nullptr && params.states.data != nullptr;
         run(params, backward_, has_all, b.scratch, stream);
         pass_states(b, b.grad_state_out, b.grad_state_in, stream);
-        if (sums && p_.channels > 0) add_sums(b, params.sums, stream);
+        if (sums) add_sums(b, params.sums, stream);
     }
 
   private:
@@ -191,19 +192,19 @@ class Chunked final : public GatedKernel {
 
     // Copies the states of sequences without steps.
     void pass_states(const GatedBuffers& b, const void* from, void* to, void* stream) const {
-        if (to == nullptr || to == from || (!p_.packed() && p_.time > 0) || edge_params_.numbers == 0) return;
-        GatedEdgeParams params = edge_params_;
+        if (to == nullptr || to == from) return;
+        GatedEdgeParams params = pass_states_.params;
         params.offsets.data = b.seq_offsets;
         params.from = from;
         params.to = to;
-        launch(kernels_.pass_states, edge_grid_, stream, params);
+        pass_states_.run(params, stream);
     }
     void add_sums(const GatedBuffers& b, const void* sums, void* stream) const {
-        GatedSumParams params = sum_params_;
+        GatedSumParams params = sums_.params;
         params.sums = sums;
         params.param = b.grad_param;
         params.bias = b.grad_bias;
-        launch(kernels_.sums, sum_grid_, stream, params);
+        sums_.run(params, stream);
     }
 
     GatedProblem p_;
@@ -212,9 +213,8 @@ class Chunked final : public GatedKernel {
     const GatedKernels& kernels_;
     std::string plain_refusal_;
     Settled forward_, backward_;
-    GatedEdgeParams edge_params_;  // these and the next are without a call's pointers
-    GatedSumParams sum_params_;
-    LaunchShape edge_grid_, sum_grid_;
+    SettledLaunch<GatedEdgeParams> pass_states_;
+    SettledLaunch<GatedSumParams> sums_;
 };
 
 }  // namespace

@@ -59,6 +59,19 @@ void launch(const void* kernel, const LaunchShape& shape, void* stream, const Pa
     check(cudaLaunchKernelExC(&launched.config, kernel, arguments), "launching a kernel");
 }
 
+// A launch as a plan settles it: a call copies the parameters, fills in its pointers and runs it. Without a kernel or
+// blocks there is none.
+template <typename Params>
+struct SettledLaunch {
+    const void* kernel = nullptr;
+    LaunchShape shape;
+    Params params;
+
+    void run(const Params& of_call, void* stream) const {
+        if (kernel != nullptr && shape.blocks.x != 0) launch(kernel, shape, stream, of_call);
+    }
+};
+
 // Sets every byte of memory to `byte`.
 void fill(void* memory, int byte, size_t bytes, void* stream);
 // Sets all bits of `words` words of 8 bytes, which is what blocks find in exchanged memory before a value is published.

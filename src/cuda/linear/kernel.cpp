@@ -64,7 +64,6 @@ class Linear final : public LinearKernel {
         if (!p_.packed() || p_.channels == 0) return;
         empty_.kernel = linear_kernels(p_.dtype, p_.gate_dtype).pass_empty_sequences;
         empty_.shape = blocks_of(std::min<int64_t>(p_.num_sequences, 1024), 256);
-        empty_.params.channels = p_.channels;
     }
 
     std::string describe() const override {
@@ -115,11 +114,11 @@ class Linear final : public LinearKernel {
             GateValuesParams values = pass.gate_values.params;
             values.from = static_cast<const char*>(b.gate);
             values.to = static_cast<char*>(b.scratch) + pass.gates;
-            launch(pass.gate_values.kernel, pass.gate_values.shape, stream, values);
+            pass.gate_values.run(values, stream);
             params.gate.point(values.to, p_.time);
         }
         run(pass, params, b.grad_state_out, b.grad_state_in, b.scratch, stream);
-        if (sums && pass.reduce.kernel != nullptr) reduce(pass, params, b, stream);
+        if (sums) reduce(pass, params, b, stream);
     }
 
   private:
@@ -153,7 +152,7 @@ class Linear final : public LinearKernel {
         if (params.offsets.data != nullptr) {
             params.carry_in = carry_in;
             params.carry_out = carry_out;
-            if (carry_out != nullptr) pass_empty_sequences(params, stream);
+            if (carry_out != nullptr) empty_.run({carry_in, carry_out, params.offsets, p_.channels}, stream);
         } else {
             params.edge_in = carry_in;
             params.edge_out = carry_out;
@@ -173,22 +172,13 @@ class Linear final : public LinearKernel {
         r.gradient = gradient.data;
         r.gate = gate.data;
         r.offsets.data = params.offsets.data;
-        launch(pass.reduce.kernel, pass.reduce.shape, stream, r);
-    }
-
-    void pass_empty_sequences(const LinearParams& params, void* stream) const {
-        if (empty_.kernel == nullptr) return;
-        EmptyParams e = empty_.params;
-        e.carry_in = params.carry_in;
-        e.carry_out = params.carry_out;
-        e.offsets = params.offsets;
-        launch(empty_.kernel, empty_.shape, stream, e);
+        pass.reduce.run(r, stream);
     }
 
     LinearProblem p_;
     int device_;
     PassVariants forward_, backward_;
-    SideLaunch<EmptyParams> empty_;  // for packed sequences without steps
+    SettledLaunch<EmptyParams> empty_;  // for packed sequences without steps
 };
 
 }  // namespace

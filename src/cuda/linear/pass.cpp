@@ -242,14 +242,11 @@ GateValuesParams gate_values_of(const LinearPass& l, const LinearProblem& p) {
     return values;
 }
 
-// Settles a launch of blocks of reduce_threads threads which go through `rows` rows of `blocks` blocks. There is none
-// where there are no blocks.
-template <typename Params>
-void settle_blocks_of_rows(SideLaunch<Params>& l, const void* kernel, int64_t blocks, int64_t rows) {
-    if (blocks == 0 || rows == 0) return;
-    l.kernel = kernel;
-    l.shape = blocks_of(std::min<int64_t>(blocks, 4096), reduce_threads);
-    l.shape.blocks.y = static_cast<unsigned>(std::min<int64_t>(rows, 4096));
+// A grid whose blocks, of reduce_threads threads, go through `rows` rows of `blocks` blocks.
+LaunchShape blocks_of_rows(int64_t blocks, int64_t rows) {
+    LaunchShape shape = blocks_of(rows == 0 ? 0 : std::min<int64_t>(blocks, 4096), reduce_threads);
+    shape.blocks.y = static_cast<unsigned>(std::min<int64_t>(rows, 4096));
+    return shape;
 }
 
 }  // namespace
@@ -296,9 +293,9 @@ void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearP
     if (l.finds_gate_values) {
         l.gates = l.workspace.book(p.gate_batch() * p.gate_time() * p.gate_channels() * wide);
         const GateValuesParams& values = l.gate_values.params = gate_values_of(l, problem);
-        if (!p.empty())
-            settle_blocks_of_rows(l.gate_values, of_gates.find_gate_values,
-                                  ceil_div(values.axis[1].count, int64_t{reduce_threads}), values.axis[0].count);
+        l.gate_values.shape =
+            blocks_of_rows(ceil_div(values.axis[1].count, int64_t{reduce_threads}), values.axis[0].count);
+        if (!p.empty()) l.gate_values.kernel = of_gates.find_gate_values;
         l.gate = view_of(l, problem.gate, problem.gate_dtype);
         batch.gate = l.gate.batch;
         time.gate = l.gate.time;
@@ -309,9 +306,9 @@ void settle_gate_sums(LinearPass& l, const LinearProblem& problem, const LinearP
     sums.offsets = l.params.offsets;
     if (l.finds_gate_values) sums.gate_form = static_cast<int32_t>(problem.gate_form);
     if (p.empty()) sums.summed[1].count = 0;  // the sums are zeros
-    settle_blocks_of_rows(l.reduce, of_gates.reduce_gate_gradient,
-                          ceil_div(sums.kept[1].count, int64_t{reduce_threads / sums.width * sums.pack}),
-                          sums.kept[0].count);
+    l.reduce.kernel = of_gates.reduce_gate_gradient;
+    l.reduce.shape = blocks_of_rows(ceil_div(sums.kept[1].count, int64_t{reduce_threads / sums.width * sums.pack}),
+                                    sums.kept[0].count);
 }
 
 }  // namespace flashscan::cuda

@@ -31,14 +31,6 @@ enum class GateSums {
     of_elements     // a gradient for each element; the kernel does not know that the gate is broadcast
 };
 
-// A launch before or after that of a pass, without a call's pointers. Without a kernel there is none.
-template <typename Params>
-struct SideLaunch {
-    const void* kernel = nullptr;
-    LaunchShape shape;
-    Params params;
-};
-
 struct LinearPass {
     virtual ~LinearPass() = default;
     virtual std::string describe() const = 0;
@@ -71,11 +63,11 @@ struct LinearPass {
     int log2_sharing = 0;      // of_blocks: the logarithm of how many warps of a block share gates
     bool shared_rows = false;  // and whether they have neighbouring rows, in place of neighbouring batch entries
     int64_t sharing() const { return int64_t{1} << log2_sharing; }
-    SideLaunch<ReduceParams> reduce;  // adds up GRAD|GATE after the kernel
-    View gradient, gate;              // GRAD|GATE, and a GATE whose values are found before, as that launch needs them
+    SettledLaunch<ReduceParams> reduce;  // adds up GRAD|GATE after the kernel
+    View gradient, gate;  // GRAD|GATE, and a GATE whose values are found before, as that launch needs them
     // Whether a launch before the kernel writes the gates' values to scratch memory. There is none without elements.
     bool finds_gate_values = false;
-    SideLaunch<GateValuesParams> gate_values;
+    SettledLaunch<GateValuesParams> gate_values;
 
     // What a call's arguments must be like: the alignment of tensors, whether all of these lie at one place within 16
     // bytes, whether there may be initial and final states, and whether those may be in the same memory though steps

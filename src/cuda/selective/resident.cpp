@@ -36,12 +36,13 @@ class Resident final : public SummarisedSelective {
           summary_(book_walk(true, summary_segments_)),
           forward_params_(settle_params(Pass::forward)),
           backward_params_(settle_params(Pass::backward)),
-          ends_kernel_(selective_ends_kernel(p_.matrix_dtype)),
+          carries_(of_states<SelectiveCarryParams>(kernels_.carries)),
+          ends_(of_states<SelectiveEndParams>(selective_ends_kernel(p_.matrix_dtype))),
           forward_grid_(grid_of(segments_, passes_.forward_bytes)),
           backward_grid_(grid_of(segments_, passes_.backward_bytes)) {
         for (const void* kernel : {passes_.forward, passes_.states, passes_.adjoint, passes_.backward})
             allow_shared_memory(kernel, device_);
-        settle_carries();
+        ends_.params.parts = static_cast<int32_t>(summary_segments_);
         sum_a_ = sum_of_parts(kernels_.sums, matrix_numbers());
         sum_b_ = sum_of_matrices(p_.b_per_step, p_.grad_b);
         sum_c_ = sum_of_matrices(p_.c_per_step, p_.grad_c);
@@ -96,7 +97,7 @@ class Resident final : public SummarisedSelective {
         params.step_c = wanted(x.grad_c != nullptr && p_.c_per_step, backward_.c);
         launch_blocks(passes_.backward, backward_grid_, params, stream);
         const auto add_up = [&](const Sum& sum, size_t parts, void* to) {
-            if (to == nullptr || sum.grid.blocks.x == 0) return;
+            if (to == nullptr) return;
             SelectiveSumParams of = sum.params;
             of.sums = at(parts);
             of.offsets.data = x.seq_offsets;
@@ -104,7 +105,7 @@ class Resident final : public SummarisedSelective {
                 point(of.steps, to);
             else
                 of.result = to;
-            launch(sum.kernel, sum.grid, stream, of);
+            sum.run(of, stream);
         };
         add_up(sum_a_, backward_.a, x.grad_a);
         add_up(sum_b_, backward_.b, x.grad_b);
@@ -136,12 +137,7 @@ class Resident final : public SummarisedSelective {
     struct Scratch {
         size_t carries, adjoint_carries, deltas, kept, kept_deltas, a, b, c, d, bias, bytes;
     };
-    // A launch that adds parts of sums.
-    struct Sum {
-        const void* kernel = nullptr;
-        LaunchShape grid;
-        SelectiveSumParams params;
-    };
+    using Sum = SettledLaunch<SelectiveSumParams>;  // adds the parts of sums
 
     static const SelectivePasses& passes_for(const std::vector<SelectivePasses>& list, int64_t states) {
         return *std::find_if(list.begin(), list.end(),
@@ -228,13 +224,15 @@ class Resident final : public SummarisedSelective {
         params.constant_c = nullptr;
         return params;
     }
-    void settle_carries() {
-        carry_params_.rows = end_params_.rows = p_.state_rows();
-        carry_params_.channels = end_params_.channels = p_.channels;
-        carry_params_.states = end_params_.states = static_cast<int32_t>(p_.states);
-        carry_params_.segments = end_params_.segments = static_cast<int32_t>(segments_);
-        end_params_.parts = static_cast<int32_t>(summary_segments_);
-        state_grid_ = threads_in_blocks(p_.state_rows() * matrix_numbers(), sum_threads);
+    // A launch with a thread for each state.
+    template <typename Params>
+    SettledLaunch<Params> of_states(const void* kernel) const {
+        SettledLaunch<Params> l{kernel, threads_in_blocks(p_.state_rows() * matrix_numbers(), sum_threads), {}};
+        l.params.rows = p_.state_rows();
+        l.params.channels = p_.channels;
+        l.params.states = static_cast<int32_t>(p_.states);
+        l.params.segments = static_cast<int32_t>(segments_);
+        return l;
     }
     template <typename Params>
     static void point_segments(Params& params, const SelectiveBuffers& x, const SelectiveParams& of, bool adjoint) {
@@ -245,17 +243,17 @@ class Resident final : public SummarisedSelective {
         params.adjoint = adjoint;
     }
     void find_carries(const SelectiveBuffers& x, const SelectiveParams& of, bool adjoint, void* stream) const {
-        SelectiveCarryParams params = carry_params_;
+        SelectiveCarryParams params = carries_.params;
         point_segments(params, x, of, adjoint);
-        launch(kernels_.carries, state_grid_, stream, params);
+        carries_.run(params, stream);
     }
     void find_ends(const SelectiveBuffers& x, const SelectiveParams& of, bool adjoint, void* last, void* delta_sums,
                    void* stream) const {
-        SelectiveEndParams params = end_params_;
+        SelectiveEndParams params = ends_.params;
         point_segments(params, x, of, adjoint);
         params.last = last;
         params.delta_sums = delta_sums;
-        launch(ends_kernel_, state_grid_, stream, params);
+        ends_.run(params, stream);
     }
     // Walks the gradients of states through segments that begin with zeros.
     void walk_adjoint(SelectiveParams params, const LaunchShape& grid, void* stream) const {
@@ -303,10 +301,9 @@ class Resident final : public SummarisedSelective {
     Extent summary_segments_;
     Scratch summary_;
     SelectiveParams forward_params_, backward_params_;  // these and the next are without a call's pointers
-    SelectiveCarryParams carry_params_;
-    SelectiveEndParams end_params_;
-    const void* ends_kernel_;
-    LaunchShape forward_grid_, backward_grid_, state_grid_;
+    SettledLaunch<SelectiveCarryParams> carries_;
+    SettledLaunch<SelectiveEndParams> ends_;
+    LaunchShape forward_grid_, backward_grid_;
     Sum sum_a_, sum_b_, sum_c_, channel_sum_;  // the last is for D and BIAS
 };
 
