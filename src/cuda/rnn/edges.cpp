@@ -29,17 +29,40 @@ RnnParams settle_params(const RnnProblem& p, const RnnShape& s) {
     return params;
 }
 
+template <typename Params>
+RnnEdgeLaunch<Params> settle_launch(const void* kernel, const LaunchShape& shape, const Params& params) {
+    kernel_attributes(kernel);
+    return {kernel, shape, params};
+}
+
 }  // namespace
 
-RnnEdges::RnnEdges(const RnnProblem& problem, const RnnShape& shape)
-    : p_(problem),
-      s_(shape),
-      data_(rnn_data_kernels(problem.dtype)),
-      weights_(rnn_weight_kernels(problem.dtype, problem.weight_dtype)),
-      params_(settle_params(problem, shape)) {
-    for (const void* kernel : {data_.pass_states, data_.find_sequences, weights_.pack_weights, weights_.unpack_weights,
-                               weights_.widen_bias, weights_.sum_bias})
-        kernel_attributes(kernel);
+RnnEdges::RnnEdges(const RnnProblem& p, const RnnShape& s, int64_t summed_rows)
+    : p_(p),
+      data_(rnn_data_kernels(p.dtype)),
+      passes_states_(p.state_count() > 0 && (!s.any || p.packed())),
+      padded_already_(p.heads == 1 && p.weight_dtype == p.dtype && s.padded == p.head_dim),
+      params_(settle_params(p, s)),
+      sequences_{offsets_of(p, nullptr), p.time, nullptr},
+      find_sequences_(threads_in_blocks(p.time, rnn_edge_block)) {
+    kernel_attributes(data_.find_sequences);
+    const RnnWeightKernels& kernels = rnn_weight_kernels(p.dtype, p.weight_dtype);
+    const CellCounts counts = p.counts();
+    const RnnPassParams states{sequences_, counts.states, p.state_rows(), p.width(), nullptr, nullptr};
+    const RnnWeightParams weights{nullptr, nullptr, s.gates, s.heads, p.head_dim, s.padded};
+    const auto threads = [](int64_t count) { return threads_in_blocks(count, rnn_edge_block); };
+    const auto sums = [&](Extent columns) {
+        const int64_t blocks = ceil_div<int64_t>(columns * p.width(), rnn_sum_block_columns);
+        return settle_launch(kernels.sum_bias, blocks_of(blocks, rnn_edge_block),
+                             RnnBiasParams{nullptr, nullptr, columns, summed_rows, p.width()});
+    };
+    pass_states_ = settle_launch(data_.pass_states, threads(p.state_count()), states);
+    pack_weights_ = settle_launch(kernels.pack_weights, threads(s.weights()), weights);
+    unpack_weights_ = settle_launch(kernels.unpack_weights, threads(p.weight_count()), weights);
+    widen_bias_ = settle_launch(kernels.widen_bias, threads(p.bias_count()),
+                                RnnBiasParams{nullptr, nullptr, counts.biases, 1, p.width()});
+    sum_biases_ = sums(counts.biases);
+    sum_gates_ = sums(counts.gates);
 }
 
 RnnParams RnnEdges::common(const RnnBuffers& b) const {
@@ -51,65 +74,42 @@ RnnParams RnnEdges::common(const RnnBuffers& b) const {
     return params;
 }
 
-RnnSequenceParams RnnEdges::sequences(const RnnBuffers& b) const {
-    RnnSequenceParams params;
-    params.offsets = offsets_of(p_, b.seq_offsets);
-    params.time = p_.time;
-    return params;
-}
-
 const int64_t* RnnEdges::find_sequences(const RnnBuffers& b, void* memory, void* stream) const {
     if (!p_.packed()) return nullptr;
-    RnnSequenceParams params = sequences(b);
+    RnnSequenceParams params = sequences_;
+    params.offsets.data = b.seq_offsets;
     params.sequence = static_cast<int64_t*>(memory);
-    launch(data_.find_sequences, threads_in_blocks(p_.time, rnn_edge_block), stream, params);
+    launch(data_.find_sequences, find_sequences_, stream, params);
     return params.sequence;
 }
 
 void RnnEdges::pass_states(const RnnBuffers& b, const void* from, void* to, void* stream) const {
-    if (to == nullptr || p_.state_count() == 0 || (s_.any && !p_.packed())) return;
-    const RnnPassParams params{sequences(b), p_.counts().states, p_.state_rows(), p_.width(), from, to};
-    launch(data_.pass_states, threads_in_blocks(p_.state_count(), rnn_edge_block), stream, params);
+    if (to == nullptr || !passes_states_) return;
+    RnnEdgeLaunch<RnnPassParams> pass = pass_states_;
+    pass.params.sequences.offsets.data = b.seq_offsets;
+    pass.run(from, to, stream);
 }
 
 const void* RnnEdges::widen_bias(const RnnBuffers& b, void* memory, void* stream) const {
     if (b.bias == nullptr) return nullptr;
-    launch(weights_.widen_bias, threads_in_blocks(p_.bias_count(), rnn_edge_block), stream,
-           RnnBiasParams{b.bias, memory, p_.counts().biases, 1, p_.width()});
+    widen_bias_.run(b.bias, memory, stream);
     return memory;
-}
-
-RnnWeightParams RnnEdges::weight_params(const void* from, void* to) const {
-    return {from, to, s_.gates, s_.heads, p_.head_dim, s_.padded};
 }
 
 const void* RnnEdges::pack_weights(const RnnBuffers& b, void* memory, void* stream) const {
-    if (p_.heads == 1 && p_.weight_dtype == p_.dtype && s_.padded == p_.head_dim &&
-        reinterpret_cast<uintptr_t>(b.weight) % Product::alignment == 0)
-        return b.weight;
-    launch(weights_.pack_weights, threads_in_blocks(s_.weights(), rnn_edge_block), stream,
-           weight_params(b.weight, memory));
+    if (padded_already_ && reinterpret_cast<uintptr_t>(b.weight) % Product::alignment == 0) return b.weight;
+    pack_weights_.run(b.weight, memory, stream);
     return memory;
 }
 
-// Adds up sums [columns, rows, H D] over rows.
-void RnnEdges::sum_rows(const void* sums, void* to, int64_t columns, int64_t rows, void* stream) const {
-    if (to == nullptr) return;
-    const int64_t blocks = ceil_div(columns * p_.width(), rnn_sum_block_columns);
-    launch(weights_.sum_bias, blocks_of(blocks, rnn_edge_block), stream,
-           RnnBiasParams{sums, to, columns, rows, p_.width()});
+void RnnEdges::store_grad_bias(const RnnBuffers& b, const void* sums, void* stream) const {
+    if (b.grad_bias != nullptr) sum_biases_.run(sums, b.grad_bias, stream);
 }
-void RnnEdges::store_grad_bias(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const {
-    sum_rows(sums, b.grad_bias, p_.counts().biases, rows, stream);
+void RnnEdges::store_grad_diagonal(const RnnBuffers& b, const void* sums, void* stream) const {
+    if (b.grad_weight != nullptr) sum_gates_.run(sums, b.grad_weight, stream);
 }
-void RnnEdges::store_grad_diagonal(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const {
-    sum_rows(sums, b.grad_weight, p_.counts().gates, rows, stream);
-}
-
 void RnnEdges::store_grad_weight(const RnnBuffers& b, const void* sums, void* stream) const {
-    if (b.grad_weight == nullptr) return;
-    launch(weights_.unpack_weights, threads_in_blocks(p_.weight_count(), rnn_edge_block), stream,
-           weight_params(sums, b.grad_weight));
+    if (b.grad_weight != nullptr) unpack_weights_.run(sums, b.grad_weight, stream);
 }
 
 void RnnEdges::clear_gradients(const RnnBuffers& b, void* stream) const {

@@ -3,16 +3,33 @@
 #pragma once
 
 #include "core/rnn_arguments.h"
+#include "cuda/launch/launch.h"
 #include "cuda/rnn/instances/table.h"
 #include "cuda/rnn/params.h"
 #include "cuda/rnn/pass.h"
 
 namespace flashscan::cuda {
 
+// A launch that reads one tensor and writes another, settled with the plan but for where these are.
+template <typename Params>
+struct RnnEdgeLaunch {
+    const void* kernel;
+    LaunchShape shape;
+    Params params;
+
+    void run(const void* from, void* to, void* stream) const {
+        Params of_call = params;
+        of_call.from = from;
+        of_call.to = to;
+        launch(kernel, shape, stream, of_call);
+    }
+};
+
 class RnnEdges {
   public:
-    // Loads the kernels now, because the first call may be captured, where they cannot be loaded.
-    RnnEdges(const RnnProblem& problem, const RnnShape& shape);
+    // Loads the kernels now, because the first call may be captured, where they cannot be loaded. Gradients of BIAS,
+    // and of WEIGHT of heads of one unit, are summed over `summed_rows` rows.
+    RnnEdges(const RnnProblem& problem, const RnnShape& shape, int64_t summed_rows);
 
     // Returns extents, strides and the arguments that forward and backward share.
     RnnParams common(const RnnBuffers& b) const;
@@ -28,23 +45,25 @@ class RnnEdges {
 
     // Store GRAD|BIAS from sums [biases, rows, H, D], and GRAD|WEIGHT from [H, G, padded, padded], in the states'
     // dtype.
-    void store_grad_bias(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const;
+    void store_grad_bias(const RnnBuffers& b, const void* sums, void* stream) const;
     void store_grad_weight(const RnnBuffers& b, const void* sums, void* stream) const;
     // Stores GRAD|WEIGHT of heads of one unit from sums [G, rows, H].
-    void store_grad_diagonal(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const;
+    void store_grad_diagonal(const RnnBuffers& b, const void* sums, void* stream) const;
     // Clears both, for calls without steps.
     void clear_gradients(const RnnBuffers& b, void* stream) const;
 
   private:
-    RnnSequenceParams sequences(const RnnBuffers& b) const;
-    RnnWeightParams weight_params(const void* from, void* to) const;
-    void sum_rows(const void* sums, void* to, int64_t columns, int64_t rows, void* stream) const;
-
     const RnnProblem& p_;
-    const RnnShape& s_;
     const RnnDataKernels& data_;
-    const RnnWeightKernels& weights_;
-    RnnParams params_;  // without a call's pointers
+    bool passes_states_;   // whether there may be rows without steps
+    bool padded_already_;  // whether WEIGHT has the form that the products take, but for its address
+    // Without a call's pointers.
+    RnnParams params_;
+    RnnSequenceParams sequences_;
+    LaunchShape find_sequences_;
+    RnnEdgeLaunch<RnnPassParams> pass_states_;
+    RnnEdgeLaunch<RnnWeightParams> pack_weights_, unpack_weights_;
+    RnnEdgeLaunch<RnnBiasParams> widen_bias_, sum_biases_, sum_gates_;
 };
 
 // Enqueues filling with zeros; does nothing for 0 bytes.

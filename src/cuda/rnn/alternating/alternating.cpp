@@ -30,7 +30,7 @@ class Alternating final : public RnnKernel {
           device_(options.device),
           cell_(rnn_data_kernels(problem.dtype).cells[static_cast<int>(problem.cell)]),
           s_(problem, options.batch_invariant),
-          edges_(p_, s_),
+          edges_(p_, s_, s_.rows),
           forward_(options.device, problem, s_, refusal),
           backward_(options.device, problem, s_, refusal) {
         if (p_.training && s_.any && refusal.empty()) chunk_ = RnnChunk(device_, s_, backward_.workspace, refusal);
@@ -110,7 +110,7 @@ class Alternating final : public RnnKernel {
         for (int64_t step = p_.time - 1; step >= 0; --step)
             backward_step(params, base, weights, step, b.grad_weight != nullptr, stream);
         if (b.grad_state_in != nullptr) launch_step(cell_.backward, elements(), early_, stream, params, -1);
-        edges_.store_grad_bias(b, params.bias_sums, s_.rows, stream);
+        edges_.store_grad_bias(b, params.bias_sums, stream);
         edges_.store_grad_weight(b, chunk_.weight_sums(base), stream);
     }
 

@@ -22,7 +22,7 @@ class RnnDiagonal : public RnnKernel {
         : p_(problem),
           device_(options.device),
           s_(problem, false),
-          edges_(p_, s_),
+          edges_(p_, s_, p_.state_rows() * segments),
           warps_(ceil_div(p_.width(), rnn_diagonal_units)),
           segments_(segments) {
         const RnnDiagonalKernels kernels = rnn_diagonal_kernels(p_.dtype, p_.cell);
@@ -68,8 +68,8 @@ class RnnDiagonal : public RnnKernel {
         f.segments = static_cast<int32_t>(segments_);
         find_carries(f, base, stream);
         run(backward_.function, f, stream);
-        edges_.store_grad_bias(b, f.p.bias_sums, p_.state_rows() * segments_, stream);
-        edges_.store_grad_diagonal(b, f.weight_sums, p_.state_rows() * segments_, stream);
+        edges_.store_grad_bias(b, f.p.bias_sums, stream);
+        edges_.store_grad_diagonal(b, f.weight_sums, stream);
     }
 
   protected:

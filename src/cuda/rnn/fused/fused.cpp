@@ -22,7 +22,7 @@ class Fused final : public RnnKernel {
         : p_(problem),
           device_(options.device),
           s_(problem, false, launch_rows),
-          edges_(p_, s_),
+          edges_(p_, s_, p_.state_rows()),
           order_weights_(rnn_fused_weight_kernel(problem.dtype, problem.weight_dtype)) {
         kernel_attributes(order_weights_);
         if (!s_.any) return;
@@ -91,7 +91,7 @@ class Fused final : public RnnKernel {
             run_packed(base, f, stream);
         else
             run_launches(base, f, stream);
-        edges_.store_grad_bias(b, f.p.bias_sums, p_.state_rows(), stream);
+        edges_.store_grad_bias(b, f.p.bias_sums, stream);
         edges_.store_grad_weight(b, base + weight_sums_, stream);
     }
 

@@ -20,7 +20,7 @@ class Persistent final : public RnnKernel {
           device_(options.device),
           cell_(rnn_data_kernels(problem.dtype).cells[static_cast<int>(problem.cell)]),
           s_(problem, false),
-          edges_(p_, s_) {
+          edges_(p_, s_, s_.rows) {
         if (!s_.any) return;
         forward_shape_ = choose(Pass::forward, refusal);
         if (refusal.empty()) book_forward();
@@ -88,7 +88,7 @@ class Persistent final : public RnnKernel {
             run(cell_.persistent_backward, f, stream);
             if (sums_weights) chunk_.finish(base, f.end - f.first, f.end < p_.time, stream);
         }
-        edges_.store_grad_bias(b, f.p.bias_sums, s_.rows, stream);
+        edges_.store_grad_bias(b, f.p.bias_sums, stream);
         edges_.store_grad_weight(b, chunk_.weight_sums(base), stream);
     }
 
