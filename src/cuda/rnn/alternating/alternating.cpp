@@ -12,17 +12,6 @@
 namespace flashscan::cuda {
 namespace {
 
-// Launches the kernel of a step; with `early` it may start before the product ahead of it has ended.
-void launch_step(const void* kernel, int64_t threads, bool early, void* stream, const RnnParams& params, int64_t step) {
-    LaunchShape shape = threads_in_blocks(threads, rnn_step_block);
-    shape.overlaps = early;
-    launch(kernel, shape, stream, params, step);
-}
-
-char* at(const void* memory, int64_t elements, Dtype dtype) {
-    return static_cast<char*>(const_cast<void*>(memory)) + elements * size_of(dtype);
-}
-
 class Alternating final : public RnnKernel {
   public:
     Alternating(const RnnProblem& problem, const Options& options, std::string& refusal)
@@ -34,7 +23,15 @@ class Alternating final : public RnnKernel {
           forward_(options.device, problem, s_, refusal),
           backward_(options.device, problem, s_, refusal) {
         if (p_.training && s_.any && refusal.empty()) chunk_ = RnnChunk(device_, s_, backward_.workspace, refusal);
-        early_ = can_overlap(cell_.forward, device_);
+        in_order_ = early_ = threads_in_blocks(s_.rows * p_.width(), rnn_step_block);
+        early_.overlaps = can_overlap(cell_.forward, device_);
+        factor_bytes_ = bytes_of(s_.padded_rows() * s_.factor(), s_.dtype);
+        forward_group_ = {bytes_of(s_.group * s_.factor(), s_.dtype), bytes_of(s_.group * s_.product(), s_.wide)};
+        backward_group_ = {bytes_of(s_.group * s_.product(), s_.dtype), bytes_of(s_.group * s_.factor(), s_.wide)};
+        const Extent last = s_.together * s_.padded;
+        last_weights_ = bytes_of(last * s_.padded, s_.dtype);
+        last_products_ = bytes_of(last, s_.wide);
+        last_gradients_ = bytes_of(last, s_.dtype);
         for (const void* kernel :
              {cell_.begin, cell_.forward, cell_.forward_reset, cell_.backward, cell_.backward_reset})
             if (kernel != nullptr) kernel_attributes(kernel);
@@ -68,23 +65,22 @@ class Alternating final : public RnnKernel {
         params.input = b.input;
         params.state_out = b.state_out;
         params.bias = edges_.widen_bias(b, base + forward_.bias, stream);
-        const void* const weights = edges_.pack_weights(b, base + forward_.weights, stream);
+        const auto* const weights = static_cast<const char*>(edges_.pack_weights(b, base + forward_.weights, stream));
         if (has_padding()) {
-            clear(params.factors, factor_bytes(), stream);
-            if (s_.split) clear(params.reset_factors, factor_bytes(), stream);
+            clear(params.factors, factor_bytes_, stream);
+            if (s_.split) clear(params.reset_factors, factor_bytes_, stream);
         }
-        launch(cell_.begin, threads_in_blocks(elements(), rnn_step_block), stream, params);
-        void* const blas = base + forward_.blas;
+        launch(cell_.begin, in_order_, stream, params);
+        char *const blas = base + forward_.blas, *const result = base + forward_.result;
+        const RnnProducts& products = forward_.products;
         for (int64_t step = 0; step < p_.time; ++step) {
-            multiply(forward_.products.together, weights, params.factors, s_.factor(), base + forward_.result,
-                     s_.product(), false, blas, stream);
+            multiply(products.together, weights, params.factors, result, forward_group_, false, blas, stream);
             if (s_.split) {
-                launch_step(cell_.forward_reset, elements(), early_, stream, params, step);
-                multiply(forward_.products.last, last_block(weights), params.reset_factors, s_.factor(),
-                         at(base + forward_.result, s_.together * s_.padded, s_.wide), s_.product(), false, blas,
-                         stream);
+                launch(cell_.forward_reset, early_, stream, params, step);
+                multiply(products.last, weights + last_weights_, params.reset_factors, result + last_products_,
+                         forward_group_, false, blas, stream);
             }
-            launch_step(cell_.forward, elements(), early_, stream, params, step);
+            launch(cell_.forward, early_, stream, params, step);
         }
     }
 
@@ -105,49 +101,48 @@ class Alternating final : public RnnKernel {
         params.grad_input = b.grad_input;
         params.grad_state_in = b.grad_state_in;
         params.bias_sums = b.grad_bias != nullptr ? base + backward_.bias_sums : nullptr;
-        const void* const weights = edges_.pack_weights(b, base + backward_.weights, stream);
+        const auto* const weights = static_cast<const char*>(edges_.pack_weights(b, base + backward_.weights, stream));
         if (has_padding()) chunk_.clear_places(base, 0, b.grad_weight != nullptr ? s_.chunk_steps : Extent(1), stream);
         for (int64_t step = p_.time - 1; step >= 0; --step)
             backward_step(params, base, weights, step, b.grad_weight != nullptr, stream);
-        if (b.grad_state_in != nullptr) launch_step(cell_.backward, elements(), early_, stream, params, -1);
+        if (b.grad_state_in != nullptr) launch(cell_.backward, early_, stream, params, int64_t{-1});
         edges_.store_grad_bias(b, params.bias_sums, stream);
         edges_.store_grad_weight(b, chunk_.weight_sums(base), stream);
     }
 
   private:
-    int64_t elements() const { return s_.rows * p_.width(); }
+    // Bytes from a group of rows to the next in an operand and in the result of a product.
+    struct GroupBytes {
+        size_t operand = 0, result = 0;
+    };
     bool has_padding() const { return s_.padded != p_.head_dim || s_.padded_rows() != s_.rows; }
-    size_t factor_bytes() const { return bytes_of(s_.padded_rows() * s_.factor(), s_.dtype); }
 
-    const void* last_block(const void* weights) const {
-        return at(weights, s_.together * s_.padded * s_.padded, s_.dtype);
+    // Multiplies the rows of an operand, group by group.
+    void multiply(const Product& product, const void* weights, const void* rows, void* result, const GroupBytes& bytes,
+                  bool add, void* workspace, void* stream) const {
+        const auto* from = static_cast<const char*>(rows);
+        auto* to = static_cast<char*>(result);
+        for (int64_t g = 0; g < s_.groups; ++g, from += bytes.operand, to += bytes.result)
+            product.run(weights, from, to, add, workspace, stream);
     }
 
-    // Multiplies `rows` [padded_rows, row], group by group, and writes `result` [padded_rows, result_row].
-    void multiply(const Product& product, const void* weights, const void* rows, int64_t row, void* result,
-                  int64_t result_row, bool add, void* workspace, void* stream) const {
-        for (int64_t g = 0; g < s_.groups; ++g)
-            product.run(weights, at(rows, g * s_.group * row, s_.dtype), at(result, g * s_.group * result_row, s_.wide),
-                        add, workspace, stream);
-    }
-
-    void backward_step(RnnParams& params, char* base, const void* weights, int64_t step, bool sums_weights,
+    void backward_step(RnnParams& params, char* base, const char* weights, int64_t step, bool sums_weights,
                        void* stream) const {
         const int64_t done = p_.time - 1 - step, place = sums_weights ? done % s_.chunk_steps : Extent();
         chunk_.set_place(params, base, place, sums_weights);
         void* const blas = base + backward_.blas;
         // The first launch does not start early: the launch ahead of it may be the one that writes this call's
         // arguments.
-        launch_step(cell_.backward, elements(), early_ && done > 0, stream, params, step);
+        launch(cell_.backward, done > 0 ? early_ : in_order_, stream, params, step);
         if (s_.split) {
-            multiply(backward_.through.last, last_block(weights),
-                     at(params.gradients, s_.together * s_.padded, s_.dtype), s_.product(), params.through, s_.factor(),
+            multiply(backward_.through.last, weights + last_weights_,
+                     static_cast<const char*>(params.gradients) + last_gradients_, params.through, backward_group_,
                      false, blas, stream);
-            launch_step(cell_.backward_reset, elements(), early_, stream, params, step);
+            launch(cell_.backward_reset, early_, stream, params, step);
         }
         if (step > 0 || params.grad_state_in != nullptr)
-            multiply(backward_.through.together, weights, params.gradients, s_.product(), params.through, s_.factor(),
-                     s_.split, blas, stream);
+            multiply(backward_.through.together, weights, params.gradients, params.through, backward_group_, s_.split,
+                     blas, stream);
         if (sums_weights && (place + 1 == s_.chunk_steps || step == 0))
             chunk_.finish(base, place + 1, done >= s_.chunk_steps, stream);
     }
@@ -160,7 +155,12 @@ class Alternating final : public RnnKernel {
     RnnForwardPass forward_;
     RnnBackwardPass backward_;
     RnnChunk chunk_;
-    bool early_ = false;  // whether kernels may start before the product ahead of them has ended
+    // The launches of a kernel of the cell: behind the product ahead of it, or early, which may start before that has
+    // ended.
+    LaunchShape in_order_, early_;
+    size_t factor_bytes_ = 0;
+    GroupBytes forward_group_, backward_group_;
+    size_t last_weights_ = 0, last_products_ = 0, last_gradients_ = 0;  // where the last gate's begin
 };
 
 }  // namespace

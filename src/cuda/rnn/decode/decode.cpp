@@ -15,10 +15,11 @@ class Step final : public RnnKernel {
         : p_(problem),
           shape_(shape),
           device_(device),
+          has_vectors_(problem.head_dim % 8 == 0),
           params_(settle_params(problem, shape)),
-          shared_(rnn_step_kernel(p_.dtype, p_.weight_dtype, p_.cell, p_.pooled(), RnnStepWay::shared)),
-          aligned_(rnn_step_kernel(p_.dtype, p_.weight_dtype, p_.cell, p_.pooled(), shape_.way)) {
-        allow_shared_memory(shared_, device_);
+          shared_(settle_launch(RnnStepWay::shared)),
+          aligned_(settle_launch(shape.way)) {
+        allow_shared_memory(shared_.kernel, device_);
     }
 
     std::string describe() const override {
@@ -39,20 +40,25 @@ class Step final : public RnnKernel {
         params.output = b.output;
         params.reset = b.reset;
         point(params.states, b);
-        const bool vectors = p_.head_dim % 8 == 0;
-        params.aligned = static_cast<int32_t>(vectors && lie_aligned(params.states));
-        params.whole = static_cast<int32_t>(vectors && is_multiple(b.weight, 16));
-        const bool aligned = params.aligned != 0 && params.whole != 0;
-        const RnnStepWay way = aligned ? shape_.way : RnnStepWay::shared;
-        LaunchShape shape =
-            blocks_of(shape_.blocks, way == RnnStepWay::matrix ? shape_.matrix_threads : shape_.threads);
-        shape.shared_bytes = way == RnnStepWay::shared ? shape_.shared_bytes : 0;
-        shape.cooperative = p_.pooled();
-        launch(aligned ? aligned_ : shared_, shape, stream, params);
+        params.aligned = static_cast<int32_t>(has_vectors_ && lie_aligned(params.states));
+        params.whole = static_cast<int32_t>(has_vectors_ && is_multiple(b.weight, 16));
+        const KernelLaunch& of = params.aligned != 0 && params.whole != 0 ? aligned_ : shared_;
+        launch(of.kernel, of.shape, stream, params);
     }
     void backward(const RnnBuffers&, void*) const override {}  // plans of it are not for training
 
   private:
+    struct KernelLaunch {
+        const void* kernel;
+        LaunchShape shape;
+    };
+    KernelLaunch settle_launch(RnnStepWay way) const {
+        LaunchShape shape =
+            blocks_of(shape_.blocks, way == RnnStepWay::matrix ? shape_.matrix_threads : shape_.threads);
+        shape.shared_bytes = way == RnnStepWay::shared ? shape_.shared_bytes : 0;
+        shape.cooperative = p_.pooled();
+        return {rnn_step_kernel(p_.dtype, p_.weight_dtype, p_.cell, p_.pooled(), way), shape};
+    }
     static RnnStepParams settle_params(const RnnProblem& p, const RnnStepShape& shape) {
         const int64_t state_size = size_of(state_dtype(p.dtype));
         const RnnStrides in = p.input_strides(), out = p.output_strides();
@@ -76,8 +82,9 @@ class Step final : public RnnKernel {
     RnnProblem p_;
     RnnStepShape shape_;
     int device_;
+    bool has_vectors_;               // whether rows of R and of the states may lie in whole words of 16 bytes
     RnnStepParams params_;           // without a call's pointers
-    const void *shared_, *aligned_;  // the second one where R and the states lie in whole words of 16 bytes
+    KernelLaunch shared_, aligned_;  // the second one where R and the states lie in whole words of 16 bytes
 };
 
 std::string refuse(const RnnProblem& p, const Options& options) {

@@ -22,9 +22,9 @@ class Persistent final : public RnnKernel {
           s_(problem, false),
           edges_(p_, s_, s_.rows) {
         if (!s_.any) return;
-        forward_shape_ = choose(Pass::forward, refusal);
+        forward_launch_ = settle(Pass::forward, refusal);
         if (refusal.empty()) book_forward();
-        if (p_.training && refusal.empty()) backward_shape_ = choose(Pass::backward, refusal);
+        if (p_.training && refusal.empty()) backward_launch_ = settle(Pass::backward, refusal);
         if (p_.training && refusal.empty()) book_backward();
         if (p_.training && refusal.empty()) chunk_ = RnnChunk(device_, s_, backward_, refusal);
         if (options.kernel.empty() && refusal.empty()) refusal = prefer_products();
@@ -32,9 +32,10 @@ class Persistent final : public RnnKernel {
 
     std::string describe() const override {
         if (!s_.any) return "nothing to do";
-        std::string text = cuda::describe(forward_shape_);
+        std::string text = cuda::describe(forward_launch_.params.s);
         if (p_.training)
-            text += fmt::format("; backward {}, {} steps a launch", cuda::describe(backward_shape_), s_.chunk_steps);
+            text += fmt::format("; backward {}, {} steps a launch", cuda::describe(backward_launch_.params.s),
+                                s_.chunk_steps);
         if (p_.training && s_.tf32) text += ", products for GRAD|WEIGHT in tf32";
         return text;
     }
@@ -48,17 +49,17 @@ class Persistent final : public RnnKernel {
         edges_.pass_states(b, b.state_in, b.state_out, stream);
         if (!s_.any) return;
         char* const base = static_cast<char*>(b.scratch);
-        RnnPersistentParams f = common(b, forward_shape_);
+        RnnPersistentParams f = common(b, forward_launch_);
         f.p.sequence = edges_.find_sequences(b, base + forward_sequence_, stream);
         f.p.input = b.input;
         f.p.state_out = b.state_out;
         f.p.bias = edges_.widen_bias(b, base + forward_bias_, stream);
         f.p.factors = base + forward_factors_;
-        f.p.reset_factors = base + forward_factors_ + 2 * factor_bytes();
+        f.p.reset_factors = base + forward_factors_ + 2 * factor_bytes_;
         f.weights = edges_.pack_weights(b, base + forward_weights_, stream);
         f.arrivals = reinterpret_cast<uint32_t*>(base + forward_arrivals_);
-        if (s_.padded != p_.head_dim) clear(f.p.factors, 3 * factor_bytes(), stream);
-        run(cell_.persistent_forward, f, stream);
+        if (s_.padded != p_.head_dim) clear(f.p.factors, 3 * factor_bytes_, stream);
+        run(forward_launch_, f, stream);
     }
 
     void backward(const RnnBuffers& b, void* stream) const override {
@@ -66,7 +67,7 @@ class Persistent final : public RnnKernel {
         edges_.pass_states(b, b.grad_state_out, b.grad_state_in, stream);
         if (!s_.any) return edges_.clear_gradients(b, stream);
         char* const base = static_cast<char*>(b.scratch);
-        RnnPersistentParams f = common(b, backward_shape_);
+        RnnPersistentParams f = common(b, backward_launch_);
         f.p.sequence = edges_.find_sequences(b, base + sequence_, stream);
         f.p.states = base + states_;
         f.p.through = base + through_;
@@ -85,7 +86,7 @@ class Persistent final : public RnnKernel {
         }
         for (f.end = p_.time; f.end > 0; f.end = f.first) {
             f.first = sums_weights ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
-            run(cell_.persistent_backward, f, stream);
+            run(backward_launch_, f, stream);
             if (sums_weights) chunk_.finish(base, f.end - f.first, f.end < p_.time, stream);
         }
         edges_.store_grad_bias(b, f.p.bias_sums, stream);
@@ -93,14 +94,26 @@ class Persistent final : public RnnKernel {
     }
 
   private:
-    size_t factor_bytes() const { return bytes_of(s_.rows * s_.factor(), s_.dtype); }
-    static size_t arrival_bytes(const RnnPersistentShape& s) {
-        return static_cast<size_t>(s.teams) * rnn_persistent_line * sizeof(uint32_t);
-    }
+    // The launch of a pass, whose parameters lack a call's pointers.
+    struct TeamLaunch {
+        const void* kernel = nullptr;
+        LaunchShape shape;
+        RnnPersistentParams params;
+        size_t arrival_bytes = 0;
+    };
 
-    RnnPersistentShape choose(Pass pass, std::string& refusal) const {
+    TeamLaunch settle(Pass pass, std::string& refusal) const {
+        TeamLaunch to;
+        to.kernel = pass == Pass::forward ? cell_.persistent_forward : cell_.persistent_backward;
+        to.params.s = choose(to.kernel, pass, refusal);
+        to.params.heads = static_cast<int32_t>(p_.heads);
+        to.params.gates = static_cast<int32_t>(s_.gates);
+        to.shape = launch_shape(to.params.s);
+        to.arrival_bytes = static_cast<size_t>(to.params.s.teams) * rnn_persistent_line * sizeof(uint32_t);
+        return to;
+    }
+    RnnPersistentShape choose(const void* kernel, Pass pass, std::string& refusal) const {
         const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, device_);
-        const void* const kernel = pass == Pass::forward ? cell_.persistent_forward : cell_.persistent_backward;
         const auto choose_of = [&](bool clusters) {
             return choose_persistent(p_, pass, s_.rows, s_.padded, multiprocessors, shared_memory_of_block(device_),
                                      clusters);
@@ -129,10 +142,10 @@ class Persistent final : public RnnKernel {
     // Returns why "alternating" is expected to be faster, or an empty string.
     std::string prefer_products() const {
         const double launches = s_.split ? 1.7 : 1;  // the time of a step's launches, relative to that of other cells
-        double ours = persistent_step_us(p_, Pass::forward, s_.padded, forward_shape_);
+        double ours = persistent_step_us(p_, Pass::forward, s_.padded, forward_launch_.params.s);
         double theirs = launches * alternating_step_us(p_, Pass::forward);
         if (p_.training) {
-            ours += persistent_step_us(p_, Pass::backward, s_.padded, backward_shape_);
+            ours += persistent_step_us(p_, Pass::backward, s_.padded, backward_launch_.params.s);
             theirs += launches * alternating_step_us(p_, Pass::backward);
         }
         if (ours <= theirs) return "";
@@ -141,35 +154,33 @@ class Persistent final : public RnnKernel {
     }
 
     void book_forward() {
+        factor_bytes_ = bytes_of(s_.rows * s_.factor(), s_.dtype);
         forward_weights_ = forward_.book(bytes_of(s_.weights(), s_.dtype));
         forward_bias_ = forward_.book(bytes_of(p_.bias_count(), s_.wide));
-        forward_factors_ = forward_.book(3 * factor_bytes());
-        forward_arrivals_ = forward_.book(arrival_bytes(forward_shape_));
+        forward_factors_ = forward_.book(3 * factor_bytes_);
+        forward_arrivals_ = forward_.book(forward_launch_.arrival_bytes);
         forward_sequence_ = forward_.book(p_.packed() ? bytes_of(p_.time, Dtype::i64) : 0);
     }
     void book_backward() {
-        const RnnPersistentShape& b = backward_shape_;
-        const int64_t parts = int64_t{2} * b.teams * b.blocks * b.tiles * 8;
+        const RnnPersistentShape& shape = backward_launch_.params.s;
+        const int64_t parts = int64_t{2} * shape.teams * shape.blocks * shape.tiles * 8;
         weights_ = backward_.book(bytes_of(s_.weights(), s_.dtype));
         states_ = backward_.book(bytes_of(p_.counts().states * s_.rows * p_.width(), s_.wide));
         through_ = backward_.book(bytes_of(s_.rows * s_.factor(), s_.wide));
         partials_ = backward_.book(bytes_of(parts * s_.padded, s_.wide));
         bias_sums_ = backward_.book(bytes_of(p_.counts().biases * s_.rows * p_.width(), s_.wide));
-        arrivals_ = backward_.book(arrival_bytes(b));
+        arrivals_ = backward_.book(backward_launch_.arrival_bytes);
         sequence_ = backward_.book(p_.packed() ? bytes_of(p_.time, Dtype::i64) : 0);
     }
 
-    RnnPersistentParams common(const RnnBuffers& b, const RnnPersistentShape& shape) const {
-        RnnPersistentParams f;
+    RnnPersistentParams common(const RnnBuffers& b, const TeamLaunch& of) const {
+        RnnPersistentParams f = of.params;
         f.p = edges_.common(b);
-        f.s = shape;
-        f.heads = static_cast<int32_t>(p_.heads);
-        f.gates = static_cast<int32_t>(s_.gates);
         return f;
     }
-    void run(const void* kernel, const RnnPersistentParams& f, void* stream) const {
-        clear(f.arrivals, arrival_bytes(f.s), stream);
-        launch(kernel, launch_shape(f.s), stream, f);
+    static void run(const TeamLaunch& of, const RnnPersistentParams& f, void* stream) {
+        clear(f.arrivals, of.arrival_bytes, stream);
+        launch(of.kernel, of.shape, stream, f);
     }
 
     RnnProblem p_;
@@ -177,9 +188,10 @@ class Persistent final : public RnnKernel {
     const RnnCellKernels& cell_;
     RnnShape s_;
     RnnEdges edges_;
-    RnnPersistentShape forward_shape_, backward_shape_;
+    TeamLaunch forward_launch_, backward_launch_;
     RnnChunk chunk_;
     Workspace forward_, backward_;
+    size_t factor_bytes_ = 0;
     size_t forward_weights_ = 0, forward_bias_ = 0, forward_factors_ = 0, forward_arrivals_ = 0, forward_sequence_ = 0;
     size_t weights_ = 0, states_ = 0, through_ = 0, partials_ = 0, bias_sums_ = 0, arrivals_ = 0, sequence_ = 0;
 };
