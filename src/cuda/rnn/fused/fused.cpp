@@ -26,9 +26,9 @@ class Fused final : public RnnKernel {
           order_weights_(rnn_fused_weight_kernel(problem.dtype, problem.weight_dtype)) {
         kernel_attributes(order_weights_);
         if (!s_.any) return;
-        forward_teams_ = make_teams(p_, Pass::forward, options, refusal);
+        forward_.teams = make_teams(p_, Pass::forward, options, refusal);
         if (refusal.empty()) book_forward();
-        if (p_.training && refusal.empty()) backward_teams_ = make_teams(p_, Pass::backward, options, refusal);
+        if (p_.training && refusal.empty()) backward_.teams = make_teams(p_, Pass::backward, options, refusal);
         if (p_.training && refusal.empty()) grad_weights_ = make_grad_weights(device_, s_, refusal);
         if (p_.training && refusal.empty()) book_backward();
         // The choice of a batch-invariant plan does not depend on the batch.
@@ -38,20 +38,20 @@ class Fused final : public RnnKernel {
 
     std::string describe() const override {
         if (!s_.any) return "nothing to do";
-        std::string text = cuda::describe(forward_teams_);
+        std::string text = cuda::describe(forward_.teams);
         if (p_.training)
-            text += fmt::format("; backward {}, {} steps a launch", cuda::describe(backward_teams_),
+            text += fmt::format("; backward {}, {} steps a launch", cuda::describe(backward_.teams),
                                 p_.packed() ? p_.time : s_.chunk_steps);
         if (p_.training && s_.tf32) text += ", products for GRAD|WEIGHT in tf32";
         return text;
     }
     size_t scratch_bytes(Pass pass) const override {
-        return pass == Pass::forward ? forward_.bytes() : backward_.bytes();
+        return pass == Pass::forward ? forward_.scratch.bytes() : backward_.scratch.bytes();
     }
     size_t reserve_bytes() const override {
         if (!s_.any) return 0;
         const Extent elements = p_.batch.named("RESERVE") * p_.time * p_.heads * round_up(p_.head_dim, 8);
-        return static_cast<size_t>(elements * forward_teams_.kernel->kept * sizeof(float));
+        return static_cast<size_t>(elements * forward_.teams.kernel->kept * sizeof(float));
     }
 
     void forward(const RnnBuffers& b, void* stream) const override {
@@ -59,13 +59,12 @@ class Fused final : public RnnKernel {
         edges_.pass_states(b, b.state_in, b.state_out, stream);
         if (!s_.any) return;
         char* const base = static_cast<char*>(b.scratch);
-        RnnFusedParams f = common(b, base + forward_ring_, forward_teams_, stream);
-        f.weights = order_weights(b, base + forward_weights_, forward_teams_, 0, stream);
+        RnnFusedParams f = begin(forward_, b, stream);
         f.p.bias = edges_.widen_bias(b, base + forward_bias_, stream);
         f.p.input = b.input;
         f.p.state_out = b.state_out;
         f.end = p_.time;
-        launch(forward_teams_, f, stream);
+        launch(forward_, f, stream);
     }
 
     void backward(const RnnBuffers& b, void* stream) const override {
@@ -73,17 +72,13 @@ class Fused final : public RnnKernel {
         edges_.pass_states(b, b.grad_state_out, b.grad_state_in, stream);
         if (!s_.any) return edges_.clear_gradients(b, stream);
         char* const base = static_cast<char*>(b.scratch);
-        const int period = backward_teams_.kernel->depth / static_cast<int>(s_.gates);
-        RnnFusedParams f = common(b, base + backward_ring_, backward_teams_, stream);
-        f.weights = order_weights(b, base + backward_weights_, backward_teams_, period, stream);
+        RnnFusedParams f = begin(backward_, b, stream);
         f.p.states = base + states_;
         f.p.grad_output = b.grad_output;
         f.p.grad_state_out = b.grad_state_out;
         f.p.grad_input = b.grad_input;
         f.p.grad_state_in = b.grad_state_in;
-        f.input_words =
-            static_cast<int32_t>(p_.head_dim % 2 == 0 && reinterpret_cast<uintptr_t>(b.grad_input) % 4 == 0);
-        f.clip = static_cast<float>(f.p.clip);
+        if (reinterpret_cast<uintptr_t>(b.grad_input) % 4 != 0) f.input_words = 0;
         f.p.bias_sums = b.grad_bias != nullptr ? base + bias_sums_ : nullptr;
         f.gradients = b.grad_weight != nullptr ? base + gradients_ : nullptr;
         f.factors = b.grad_weight != nullptr ? base + factors_ : nullptr;
@@ -100,111 +95,134 @@ class Fused final : public RnnKernel {
         if (f.factors != nullptr && s_.padded != p_.head_dim) clear_factors(base, 0, stream);
         for (f.end = p_.time; f.end > 0; f.end = f.first) {
             f.first = f.factors != nullptr ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
-            launch(backward_teams_, f, stream);
+            launch(backward_, f, stream);
             if (f.factors != nullptr) {
                 clear_factors(base, f.end - f.first, stream);
                 add_grad_weights(base, 0, f.end < p_.time, stream);
             }
-            if (f.first > 0) fill_ring(backward_teams_, f.ring, stream);
+            if (f.first > 0) fill_ring(backward_.teams, f.ring, stream);
         }
     }
     // Only the device knows which rows take part in a step, so one launch stores the factors of all steps.
     void run_packed(char* base, RnnFusedParams& f, void* stream) const {
         if (f.factors != nullptr) clear_factors(base, 0, stream);
-        if (f.p.bias_sums != nullptr) clear(f.p.bias_sums, bias_sum_bytes(), stream);
+        if (f.p.bias_sums != nullptr) clear(f.p.bias_sums, bias_sum_bytes_, stream);
         f.end = p_.time;
-        launch(backward_teams_, f, stream);
+        launch(backward_, f, stream);
         if (f.factors == nullptr) return;
         for (int64_t step = 0; step < p_.time; step += s_.chunk_steps) add_grad_weights(base, step, step > 0, stream);
     }
-    // Rows of the factors, in whole chunks.
-    Extent factor_rows() const { return p_.packed() ? round_up(p_.time, s_.chunk_steps) : s_.chunk_steps * s_.rows; }
-    size_t bias_sum_bytes() const { return bytes_of(p_.counts().biases * p_.state_rows() * p_.width(), s_.wide); }
-
     void book_forward() {
-        forward_weights_ = forward_.book(static_cast<size_t>(ordered_words(forward_teams_)) * 16);
-        forward_bias_ = forward_.book(bytes_of(p_.bias_count(), s_.wide));
-        forward_ring_ = forward_.book(ring_bytes(forward_teams_));
+        settle(forward_, 0);
+        forward_bias_ = forward_.scratch.book(bytes_of(p_.bias_count(), s_.wide));
     }
     void book_backward() {
-        backward_weights_ = backward_.book(static_cast<size_t>(ordered_words(backward_teams_)) * 16);
-        backward_ring_ = backward_.book(ring_bytes(backward_teams_));
-        states_ = backward_.book(bytes_of(p_.counts().states * s_.rows * p_.width(), s_.wide));
-        bias_sums_ = backward_.book(bias_sum_bytes());
-        gradients_ = backward_.book(bytes_of(factor_rows() * s_.product(), s_.dtype));
-        factors_ = backward_.book(bytes_of(factor_rows() * s_.factor(), s_.dtype));
-        weight_sums_ = backward_.book(bytes_of(s_.weights(), s_.wide));
-        blas_ = backward_.book(grad_weights_.workspace_bytes());
+        settle(backward_, backward_.teams.kernel->depth / static_cast<int>(s_.gates));
+        backward_.params.input_words = static_cast<int32_t>(p_.head_dim % 2 == 0);
+        backward_.params.clip = static_cast<float>(edges_.common({}).clip);
+        // Steps of the factors, in whole chunks.
+        const Extent steps = p_.packed() ? round_up(p_.time, s_.chunk_steps) : s_.chunk_steps;
+        bias_sum_bytes_ = bytes_of(p_.counts().biases * p_.state_rows() * p_.width(), s_.wide);
+        step_gradient_bytes_ = bytes_of(s_.rows * s_.product(), s_.dtype);
+        step_factor_bytes_ = bytes_of(s_.rows * s_.factor(), s_.dtype);
+        gradient_bytes_ = static_cast<size_t>(steps * step_gradient_bytes_);
+        factor_bytes_ = static_cast<size_t>(steps * step_factor_bytes_);
+        Workspace& scratch = backward_.scratch;
+        states_ = scratch.book(bytes_of(p_.counts().states * s_.rows * p_.width(), s_.wide));
+        bias_sums_ = scratch.book(bias_sum_bytes_);
+        gradients_ = scratch.book(gradient_bytes_);
+        factors_ = scratch.book(factor_bytes_);
+        weight_sums_ = scratch.book(bytes_of(s_.weights(), s_.wide));
+        blas_ = scratch.book(grad_weights_.workspace_bytes());
     }
 
     // Returns why "alternating" is expected to be faster, or an empty string. It is not asked for packed sequences,
     // which "alternating" runs one after another.
     std::string prefer_products() const {
-        double ours = fused_step_us(forward_teams_, Pass::forward);
+        double ours = fused_step_us(forward_.teams, Pass::forward);
         double theirs = alternating_step_us(p_, Pass::forward);
         if (p_.training) {
-            ours += fused_step_us(backward_teams_, Pass::backward);
+            ours += fused_step_us(backward_.teams, Pass::backward);
             theirs += alternating_step_us(p_, Pass::backward);
         }
         if (ours <= theirs) return "";
         return fmt::format(
             "batch is {}; teams would take {} rows of a head at once, about {:.0f} us a step against {:.0f}", p_.batch,
-            forward_teams_.teams * forward_teams_.kernel->rows, ours, theirs);
+            forward_.teams.teams * forward_.teams.kernel->rows, ours, theirs);
     }
 
-    // The ordered weights, in words of 16 bytes.
-    int64_t ordered_words(const RnnTeams& t) const {
-        return p_.heads * t.blocks * t.kernel->product_threads * t.kernel->planes * t.kernel->tiles * t.kernel->steps;
-    }
-    // Launches the kernel that orders the weights. `period` is that of k in backward, and 0 in forward.
-    const void* order_weights(const RnnBuffers& b, void* to, const RnnTeams& t, int period, void* stream) const {
+    // A pass of the plan: its teams, and the parameters of its launches without a call's pointers.
+    struct FusedPass {
+        LoadedTeams teams;
+        RnnFusedParams params;
+        RnnFusedWeightParams order_weights;
+        LaunchShape order_shape;
+        Workspace scratch;
+        size_t weights = 0, ring = 0;
+    };
+    // `period` is that of k in backward, and 0 in forward.
+    void settle(FusedPass& pass, int period) const {
+        const LoadedTeams& t = pass.teams;
         const RnnFusedKernel& k = *t.kernel;
-        const RnnFusedWeightParams params{b.weight,
-                                          to,
-                                          static_cast<int32_t>(s_.gates),
-                                          static_cast<int32_t>(p_.heads),
-                                          static_cast<int32_t>(p_.head_dim),
-                                          t.blocks,
-                                          k.row_gates,
-                                          k.groups,
-                                          k.unit_warps,
-                                          k.parts,
-                                          k.planes,
-                                          k.tiles,
-                                          k.steps,
-                                          period,
-                                          static_cast<int32_t>(k.scatters)};
-        launch(order_weights_, threads_in_blocks(ordered_words(t), rnn_fused_weight_block), stream, params);
-        return to;
+        pass.order_weights = {nullptr,
+                              nullptr,
+                              static_cast<int32_t>(s_.gates),
+                              static_cast<int32_t>(p_.heads),
+                              static_cast<int32_t>(p_.head_dim),
+                              t.blocks,
+                              k.row_gates,
+                              k.groups,
+                              k.unit_warps,
+                              k.parts,
+                              k.planes,
+                              k.tiles,
+                              k.steps,
+                              period,
+                              static_cast<int32_t>(k.scatters)};
+        // The ordered weights, in words of 16 bytes.
+        const int64_t words = p_.heads * t.blocks * k.product_threads * k.planes * k.tiles * k.steps;
+        pass.order_shape = threads_in_blocks(words, rnn_fused_weight_block);
+        pass.weights = pass.scratch.book(static_cast<size_t>(words) * 16);
+        pass.ring = pass.scratch.book(t.ring_bytes);
+        pass.params.offsets = offsets_of(p_, nullptr);
+        pass.params.heads = static_cast<int32_t>(p_.heads);
+        pass.params.blocks = t.blocks;
+        pass.params.teams = static_cast<int32_t>(t.teams);
+        pass.params.tiles = static_cast<int32_t>(t.tiles);
+        pass.params.jobs = static_cast<int32_t>(t.jobs);
     }
 
-    RnnFusedParams common(const RnnBuffers& b, void* ring, const RnnTeams& t, void* stream) const {
-        RnnFusedParams f;
+    // Fills the ring and orders the weights. Returns the parameters of the pass.
+    RnnFusedParams begin(const FusedPass& pass, const RnnBuffers& b, void* stream) const {
+        char* const base = static_cast<char*>(b.scratch);
+        RnnFusedParams f = pass.params;
         f.p = edges_.common(b);
-        f.offsets = offsets_of(p_, b.seq_offsets);
-        f.heads = static_cast<int32_t>(p_.heads);
-        f.blocks = t.blocks;
-        f.teams = static_cast<int32_t>(t.teams);
-        f.tiles = static_cast<int32_t>(t.tiles);
-        f.jobs = static_cast<int32_t>(t.jobs);
-        f.ring = ring;
-        fill_ring(t, ring, stream);
+        f.offsets.data = b.seq_offsets;
+        f.weights = base + pass.weights;
+        f.ring = base + pass.ring;
+        fill_ring(pass.teams, f.ring, stream);
+        RnnFusedWeightParams order = pass.order_weights;
+        order.from = b.weight;
+        order.to = base + pass.weights;
+        cuda::launch(order_weights_, pass.order_shape, stream, order);
         return f;
+    }
+    static void launch(const FusedPass& pass, const RnnFusedParams& f, void* stream) {
+        cuda::launch(pass.teams.kernel->function, pass.teams.shape, stream, f);
     }
 
     // Clears the factors and gradients from step `steps` of the chunk on, since products take whole chunks.
     void clear_factors(char* base, int64_t steps, void* stream) const {
-        const int64_t there = steps * s_.rows, rows = factor_rows() - there;
-        clear(base + gradients_ + bytes_of(there * s_.product(), s_.dtype), bytes_of(rows * s_.product(), s_.dtype),
-              stream);
-        clear(base + factors_ + bytes_of(there * s_.factor(), s_.dtype), bytes_of(rows * s_.factor(), s_.dtype),
-              stream);
+        const auto from = static_cast<size_t>(steps);
+        const size_t gradients = from * step_gradient_bytes_, factors = from * step_factor_bytes_;
+        clear(base + gradients_ + gradients, gradient_bytes_ - gradients, stream);
+        clear(base + factors_ + factors, factor_bytes_ - factors, stream);
     }
     // Enqueues the product of the chunk that begins at `step`.
     void add_grad_weights(char* base, int64_t step, bool add, void* stream) const {
-        const int64_t row = step * s_.rows;
-        grad_weights_.together.run(base + factors_ + bytes_of(row * s_.factor(), s_.dtype),
-                                   base + gradients_ + bytes_of(row * s_.product(), s_.dtype), base + weight_sums_, add,
+        const auto at = static_cast<size_t>(step);
+        grad_weights_.together.run(base + factors_ + at * step_factor_bytes_,
+                                   base + gradients_ + at * step_gradient_bytes_, base + weight_sums_, add,
                                    base + blas_, stream);
     }
 
@@ -213,12 +231,13 @@ class Fused final : public RnnKernel {
     RnnShape s_;
     RnnEdges edges_;
     const void* order_weights_;
-    RnnTeams forward_teams_, backward_teams_;
     RnnProducts grad_weights_;
-    Workspace forward_, backward_;
-    size_t forward_weights_ = 0, forward_bias_ = 0, forward_ring_ = 0;
-    size_t backward_weights_ = 0, backward_ring_ = 0, states_ = 0, bias_sums_ = 0, gradients_ = 0, factors_ = 0;
-    size_t weight_sums_ = 0, blas_ = 0;
+    FusedPass forward_, backward_;
+    size_t forward_bias_ = 0;
+    // Of backward.
+    size_t states_ = 0, bias_sums_ = 0, gradients_ = 0, factors_ = 0, weight_sums_ = 0, blas_ = 0;
+    size_t bias_sum_bytes_ = 0, gradient_bytes_ = 0, factor_bytes_ = 0;
+    size_t step_gradient_bytes_ = 0, step_factor_bytes_ = 0;
 };
 
 // Returns why no fused kernel takes the problem, or an empty string where one may.

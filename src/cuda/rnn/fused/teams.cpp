@@ -34,12 +34,21 @@ int64_t resident_teams(const RnnTeams& teams) {
     return std::min<int64_t>(teams.teams, resident_clusters(teams.kernel->function, launch_shape(teams)));
 }
 
+size_t bytes_of_ring(const RnnTeams& t) {
+    if (t.kind != Team::grid) return 0;
+    const RnnFusedKernel& k = *t.kernel;
+    const int64_t slot = k.scatters ? static_cast<int64_t>(t.blocks) * t.blocks * k.units * k.rows * 4
+                                    : static_cast<int64_t>(k.rows) * k.depth * k.planes * 2;
+    return static_cast<size_t>(t.teams * (k.scatters ? rnn_scatter_slots : rnn_ring_slots) * slot);
+}
+
 }  // namespace
 
-RnnTeams make_teams(const RnnProblem& p, Pass pass, const Options& options, std::string& refusal) {
+LoadedTeams make_teams(const RnnProblem& p, Pass pass, const Options& options, std::string& refusal) {
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
-    RnnTeams teams = choose_teams(rnn_fused_shapes(p.dtype, p.cell), pass, p.head_dim, p.heads, p.state_rows(),
-                                  multiprocessors, options.batch_invariant);
+    LoadedTeams teams{choose_teams(rnn_fused_shapes(p.dtype, p.cell), pass, p.head_dim, p.heads, p.state_rows(),
+                                   multiprocessors, options.batch_invariant),
+                      {}};
     if (teams.kernel == nullptr) {
         refusal =
             fmt::format("head_dim is {}; the weights of a head in {} do not fit on {} multiprocessors{}", p.head_dim,
@@ -52,6 +61,8 @@ RnnTeams make_teams(const RnnProblem& p, Pass pass, const Options& options, std:
     }
     load(teams);
     teams.teams = resident_teams(teams);
+    teams.shape = launch_shape(teams);
+    teams.ring_bytes = bytes_of_ring(teams);
     if (teams.teams == 0) refusal = fmt::format("clusters of {} blocks do not fit the device", teams.blocks);
     if (teams.jobs > std::numeric_limits<int32_t>::max())
         refusal = fmt::format("{} heads of {} rows are {} jobs; takes up to {}", p.heads, p.state_rows(), teams.jobs,
@@ -65,19 +76,8 @@ std::string describe(const RnnTeams& teams) {
                        teams.blocks, teams.kernel->rows, teams.teams, teams.jobs);
 }
 
-size_t ring_bytes(const RnnTeams& t) {
-    if (t.kind != Team::grid) return 0;
-    const RnnFusedKernel& k = *t.kernel;
-    const int64_t slot = k.scatters ? static_cast<int64_t>(t.blocks) * t.blocks * k.units * k.rows * 4
-                                    : static_cast<int64_t>(k.rows) * k.depth * k.planes * 2;
-    return static_cast<size_t>(t.teams * (k.scatters ? rnn_scatter_slots : rnn_ring_slots) * slot);
-}
-void fill_ring(const RnnTeams& t, void* ring, void* stream) {
-    fill(ring, t.kernel->scatters ? 0 : 0xff, ring_bytes(t), stream);
-}
-
-void launch(const RnnTeams& teams, const RnnFusedParams& f, void* stream) {
-    launch(teams.kernel->function, launch_shape(teams), stream, f);
+void fill_ring(const LoadedTeams& t, void* ring, void* stream) {
+    fill(ring, t.kernel->scatters ? 0 : 0xff, t.ring_bytes, stream);
 }
 
 }  // namespace flashscan::cuda

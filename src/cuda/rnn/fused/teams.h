@@ -6,19 +6,23 @@
 #include <string>
 
 #include "core/backend.h"
+#include "cuda/launch/launch.h"
 #include "cuda/rnn/fused/params.h"
 #include "cuda/rnn/fused/tuning.h"
 
 namespace flashscan::cuda {
 
+// Teams as they are launched.
+struct LoadedTeams : RnnTeams {
+    LaunchShape shape;
+    size_t ring_bytes = 0;  // of the memory through which the teams of a grid exchange vectors
+};
+
 // Chooses the teams and loads their kernel. Fills in `refusal` where no teams fit.
-RnnTeams make_teams(const RnnProblem& problem, Pass pass, const Options& options, std::string& refusal);
+LoadedTeams make_teams(const RnnProblem& problem, Pass pass, const Options& options, std::string& refusal);
 std::string describe(const RnnTeams& teams);
 
-// Bytes of the memory through which the teams of a grid exchange vectors; fill_ring gives it its initial contents.
-size_t ring_bytes(const RnnTeams& teams);
-void fill_ring(const RnnTeams& teams, void* ring, void* stream);
-
-void launch(const RnnTeams& teams, const RnnFusedParams& params, void* stream);
+// Gives the memory of an exchange its initial contents.
+void fill_ring(const LoadedTeams& teams, void* ring, void* stream);
 
 }  // namespace flashscan::cuda
