@@ -33,6 +33,12 @@ class RnnDiagonal : public RnnKernel {
         if (p_.training) forward_ = deep ? kernels.deep_training : kernels.training;
         backward_ = deep ? kernels.deep_backward : kernels.backward;
         kernel_attributes(forward_.function);
+        params_.offsets = offsets_of(p_, nullptr);
+        params_.warps = warps_;
+        params_.wide_weights = static_cast<int32_t>(p_.weight_dtype == s_.wide);
+        params_.clips = static_cast<int32_t>(p_.recurrent_clip > 0);
+        forward_shape_ = blocks_of(p_.state_rows() * warps_, rnn_diagonal_units);
+        backward_shape_ = blocks_of(p_.state_rows() * warps_ * segments_, rnn_diagonal_units);
         if (!p_.training) return;
         kernel_attributes(backward_.function);
         weight_sums_ = workspace_.book(bytes_of(p_.counts().gates * p_.state_rows() * segments_ * p_.width(), s_.wide));
@@ -52,7 +58,7 @@ class RnnDiagonal : public RnnKernel {
 
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        run(forward_.function, forward_params(b), stream);
+        run(forward_.function, forward_shape_, forward_params(b), stream);
     }
 
     void backward(const RnnBuffers& b, void* stream) const override {
@@ -67,7 +73,7 @@ class RnnDiagonal : public RnnKernel {
         f.weight_sums = b.grad_weight != nullptr ? base + weight_sums_ : nullptr;
         f.segments = static_cast<int32_t>(segments_);
         find_carries(f, base, stream);
-        run(backward_.function, f, stream);
+        run(backward_.function, backward_shape_, f, stream);
         edges_.store_grad_bias(b, f.p.bias_sums, stream);
         edges_.store_grad_diagonal(b, f.weight_sums, stream);
     }
@@ -83,19 +89,15 @@ class RnnDiagonal : public RnnKernel {
         return f;
     }
     RnnDiagonalParams common(const RnnBuffers& b) const {
-        RnnDiagonalParams f;
+        RnnDiagonalParams f = params_;
         f.p = edges_.common(b);
-        f.offsets = offsets_of(p_, b.seq_offsets);
-        f.warps = warps_;
+        f.offsets.data = b.seq_offsets;
         f.weight = b.weight;
-        f.wide_weights = static_cast<int32_t>(p_.weight_dtype == s_.wide);
-        f.clips = static_cast<int32_t>(p_.recurrent_clip > 0);
         return f;
     }
     // Rows without steps hand their states on, and sums over no steps are 0.
-    void run(const void* kernel, const RnnDiagonalParams& f, void* stream) const {
-        if (p_.state_rows() == 0) return;
-        launch(kernel, blocks_of(p_.state_rows() * warps_ * f.segments, rnn_diagonal_units), stream, f);
+    static void run(const void* kernel, const LaunchShape& shape, const RnnDiagonalParams& f, void* stream) {
+        if (shape.blocks.x > 0) launch(kernel, shape, stream, f);
     }
 
     RnnProblem p_;
@@ -106,6 +108,8 @@ class RnnDiagonal : public RnnKernel {
     int64_t segments_;
     int kept_ = 0;
     RnnDiagonalKernel forward_, backward_;
+    RnnDiagonalParams params_;  // without a call's pointers
+    LaunchShape forward_shape_, backward_shape_;
     Workspace workspace_;  // of backward
     size_t weight_sums_ = 0, bias_sums_ = 0;
 };

@@ -19,6 +19,7 @@ class Newton final : public RnnDiagonal {
             const int64_t number = p_.state_rows() * segments_ * p_.width(), states = p_.counts().states;
             maps_ = workspace_.book(bytes_of((states + 1) * states * number, s_.wide));
             carries_ = workspace_.book(bytes_of(states * number, s_.wide));
+            carries_shape_ = threads_in_blocks(p_.state_rows() * p_.width(), rnn_newton_scan_block);
         }
         std::string reason = choose_forward(options);
         // Backward in segments is worth a plan whose forward is faster step by step.
@@ -42,25 +43,19 @@ class Newton final : public RnnDiagonal {
     void forward(const RnnBuffers& b, void* stream) const override {
         if (by_steps_) return RnnDiagonal::forward(b, stream);
         const DeviceScope scope(device_);
-        RnnNewtonParams f;
-        f.d = forward_params(b);
-        f.blocks = shape_.blocks;
-        f.steps = shape_.steps;
-        f.iterations = b.iterations;
-        f.residual = b.residual;
-        launch(kernels_.forward, launch_shape(), stream, f);
+        const RnnNewtonParams f{forward_params(b), shape_.blocks, shape_.steps, b.iterations, b.residual};
+        launch(kernels_.forward, newton_shape_, stream, f);
     }
 
   private:
     static int multiprocessors_of(int device) { return device_attribute(cudaDevAttrMultiProcessorCount, device); }
 
     void find_carries(RnnDiagonalParams& f, char* scratch, void* stream) const override {
-        const int64_t entries = p_.state_rows() * p_.width();
         if (segments_ == 1) return;
         f.maps = scratch + maps_;
         f.carries = scratch + carries_;
-        run(kernels_.maps, f, stream);
-        launch(kernels_.carries, threads_in_blocks(entries, rnn_newton_scan_block), stream, f);
+        run(kernels_.maps, backward_shape_, f, stream);
+        launch(kernels_.carries, carries_shape_, stream, f);
     }
 
     LaunchShape launch_shape() const {
@@ -84,6 +79,7 @@ class Newton final : public RnnDiagonal {
         // turns of clusters take about as long as one turn of clusters of half as many blocks, and nothing is gained by
         // halving.
         while (shape_.blocks > 1 && resident_clusters(kernels_.forward, launch_shape()) == 0) shape_.blocks /= 2;
+        newton_shape_ = launch_shape();
         if (!options.kernel.empty() || rnn_newton_pays(p_, shape_, multiprocessors)) return "";
         return fmt::format("time is {}; all steps would take about {:.0f} cycles, step by step {:.0f}", p_.time,
                            rnn_newton_cycles(p_, shape_, multiprocessors), rnn_diagonal_cycles(p_, multiprocessors));
@@ -92,6 +88,7 @@ class Newton final : public RnnDiagonal {
     RnnNewtonKernels kernels_;
     size_t maps_ = 0, carries_ = 0;
     RnnNewtonShape shape_;
+    LaunchShape newton_shape_, carries_shape_;
     bool by_steps_ = false;  // forward is that of "diagonal", whose RESERVE is the same
 };
 
