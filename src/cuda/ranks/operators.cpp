@@ -90,7 +90,7 @@ class OperatorRanks final : public OperatorKernel {
         const std::span<const Pass> all = passes();
         const std::string place = fmt::format("rank {} of {}", messages_.ranks().rank, messages_.ranks().size);
         if (alone()) return inner_->describe() + "; " + place;
-        const bool runs = !std::all_of(all.begin(), all.end(), [&](Pass pass) { return waves(pass); });
+        const bool runs = !std::all_of(all.begin(), all.end(), [&](Pass pass) { return is_wavefront(pass); });
         std::string text = (runs ? inner_->describe() + "; " : "") + place;
         for (const Pass pass : all)
             text += "; carries " + wavefront_.describe(pass, fmt::format("from {} bytes of each", of(pass).told_bytes));
@@ -101,7 +101,7 @@ class OperatorRanks final : public OperatorKernel {
     void forward(const OperatorBuffers& b, void* stream) const override {
         if (alone()) return inner_->forward(b, stream);
         const DeviceScope scope(options_.device);
-        if (waves(Pass::forward)) return wavefront_.run(Pass::forward, b, nullptr, false, stream);
+        if (is_wavefront(Pass::forward)) return wavefront_.run(Pass::forward, b, nullptr, false, stream);
         const OperatorCall call = begin(Pass::forward, b, stream);
         OperatorBuffers own = b;
         own.scratch = call.at(call.places.inner);
@@ -127,7 +127,7 @@ class OperatorRanks final : public OperatorKernel {
         own.scratch = call.at(call.places.inner);
         if (!told().is_sum())
             own.state_in = told().reads_edges() ? states_->find_in_output(call) : states_->find_carry(call);
-        if (waves(Pass::backward)) return wavefront_.run(Pass::backward, b, own.state_in, false, stream);
+        if (is_wavefront(Pass::backward)) return wavefront_.run(Pass::backward, b, own.state_in, false, stream);
         if (p_.is_reduction()) {
             own.grad_output = nullptr;
             own.grad_state_out = gradients_->gradient_of_all(call);
@@ -142,7 +142,7 @@ class OperatorRanks final : public OperatorKernel {
     static constexpr Pass both_passes[] = {Pass::forward, Pass::backward};
     std::span<const Pass> passes() const { return std::span(both_passes).first(p_.differentiable() ? 2 : 1); }
     const OperatorPlaces& of(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
-    bool waves(Pass pass) const { return wavefront_.waves(pass); }
+    bool is_wavefront(Pass pass) const { return wavefront_.is_wavefront(pass); }
     bool alone() const { return messages_.alone(); }
     const OperatorTold& told() const { return messages_.told(); }
 
@@ -151,8 +151,8 @@ class OperatorRanks final : public OperatorKernel {
     OperatorCall begin(Pass pass, const OperatorBuffers& b, void* stream) const {
         const OperatorCall call{of(pass), b, stream};
         fill(call.at(call.places.sent), 0xff, static_cast<size_t>(told().most_bytes()), stream);
-        if (told().totals(pass, waves(pass))) states_->gather_totals(call, pass);
-        if (told().products(pass, waves(pass))) states_->gather_products(call, pass);
+        if (told().totals(pass, is_wavefront(pass))) states_->gather_totals(call, pass);
+        if (told().products(pass, is_wavefront(pass))) states_->gather_products(call, pass);
         return call;
     }
 
@@ -160,7 +160,7 @@ class OperatorRanks final : public OperatorKernel {
         for (const Pass pass : passes()) (pass == Pass::forward ? forward_ : backward_) = lay_out(pass);
     }
     OperatorPlaces lay_out(Pass pass) {
-        const bool backward = pass == Pass::backward, map = !waves(pass);
+        const bool backward = pass == Pass::backward, map = !is_wavefront(pass);
         const Extent states(told().state_bytes(), "SCRATCH"), products(told().product_bytes(), "SCRATCH");
         const Extent size = messages_.ranks().size;
         OperatorPlaces to;
@@ -170,8 +170,8 @@ class OperatorRanks final : public OperatorKernel {
             if (there) to.told_bytes += static_cast<size_t>(bytes);
         };
         to.sent = scratch.book(Extent(told().most_bytes(), "SCRATCH"));
-        book(to.totals, told().totals(pass, waves(pass)), states);
-        book(to.products, told().products(pass, waves(pass)), products);
+        book(to.totals, told().totals(pass, is_wavefront(pass)), states);
+        book(to.products, told().products(pass, is_wavefront(pass)), products);
         book(to.slopes, backward && map && told().has_slopes(), states);
         book(to.locals, backward && map, states);
         book(to.outputs, backward && p_.is_reduction(), Extent(told().output_bytes()));

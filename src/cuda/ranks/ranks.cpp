@@ -26,12 +26,18 @@ constexpr int64_t least_chunk_steps = 256, most_chunks = 1024;
 // neighbours.
 constexpr int64_t few_channels = 8;
 
-// The places of a message, and of the summaries of chunks, which are messages too.
+// The places of a message, and of the summaries of chunks, which are messages too. A message may lack the map, which is
+// the product and the sum, and the edge.
 struct MessagePlaces {
+    bool map = false, has_edge = false;
     size_t product = 0, sum = 0, marks = 0, edge = 0, bytes = 0;
-};
-struct MessageParts {
-    bool map, edge;
+    RankMessage at(char* base) const {
+        RankMessage to;
+        if (map) to.product = base + product, to.sum = base + sum;
+        to.marks = reinterpret_cast<uint8_t*>(base + marks);
+        if (has_edge) to.edge = base + edge;
+        return to;
+    }
 };
 
 // The bytes that a summary reads, and that a pass reads and writes, for a step of a row.
@@ -87,9 +93,14 @@ struct GatedFamily {
 
 // A plan settles these for each pass.
 struct RankPlan {
-    MessagePlaces message;
-    int64_t chunks = 0;
-    bool time_inner = false;
+    MessagePlaces message, chunk;
+    // The launches of its kernels, without a call's pointers.
+    RankSummaryParams summary;
+    RankCloseParams close;
+    RankEnterParams enter;
+    const void* summarise = nullptr;
+    LaunchShape summarise_shape, close_shape, enter_shape;
+    bool has_carry = false;  // whether the kernel of one GPU starts from a carry of other ranks
     // Places in scratch.
     size_t records = 0, sent = 0, received = 0, carry = 0, before = 0, inner = 0, bytes = 0;
 };
@@ -107,9 +118,7 @@ class Ranks final : public Family::Kernel {
           ranks_(options.communicator),
           inner_(std::move(inner)),
           wavefront_(problem, options, make),
-          kernels_(rank_kernels(p_.dtype, Family::gate_dtype(p_))) {
-        for (const Pass pass : passes) lay_out(pass);
-    }
+          kernels_(rank_kernels(p_.dtype, Family::gate_dtype(p_))) {}
 
     void meet() override {
         if (!alone()) wavefront_.meet();
@@ -119,16 +128,19 @@ class Ranks final : public Family::Kernel {
         Family::check_steps(p_, ranks_, steps);
         const int64_t most = most_steps(steps);
         wavefront_.settle(passes, [&](Pass pass) { return work(pass, most); });
-        for (const Pass pass : passes) lay_out(pass);
+        for (const Pass pass : passes) {
+            lay_out(pass);
+            settle_launches(pass);
+        }
     }
 
     std::string describe() const override {
         if (alone()) return fmt::format("{}; rank {} of {}", inner_->describe(), ranks_.rank, ranks_.size);
-        std::string text = waves(Pass::forward) && waves(Pass::backward) ? "" : inner_->describe() + "; ";
+        std::string text = is_wavefront(Pass::forward) && is_wavefront(Pass::backward) ? "" : inner_->describe() + "; ";
         text += fmt::format("rank {} of {}", ranks_.rank, ranks_.size);
         for (const Pass pass : passes)
-            text +=
-                "; carries " + wavefront_.describe(pass, fmt::format("from summaries of {} chunks", plan(pass).chunks));
+            text += "; carries " +
+                    wavefront_.describe(pass, fmt::format("from summaries of {} chunks", plan(pass).summary.chunks));
         return text;
     }
     size_t scratch_bytes(Pass pass) const override { return alone() ? inner_->scratch_bytes(pass) : plan(pass).bytes; }
@@ -136,7 +148,7 @@ class Ranks final : public Family::Kernel {
     void forward(const Buffers& b, void* stream) const override {
         if (alone()) return inner_->forward(b, stream);
         const DeviceScope scope(options_.device);
-        if (waves(Pass::forward)) return wavefront_.run(Pass::forward, b, nullptr, false, stream);
+        if (is_wavefront(Pass::forward)) return wavefront_.run(Pass::forward, b, nullptr, false, stream);
         const RankPlan& of = plan(Pass::forward);
         char* const base = static_cast<char*>(b.scratch);
         summarise(Pass::forward, b, stream);
@@ -155,7 +167,8 @@ class Ranks final : public Family::Kernel {
         summarise(Pass::backward, b, stream);
         exchange(Pass::backward, b, stream);
         const void* before = place(Pass::forward) != 0 ? base + of.before : b.state_in;
-        if (waves(Pass::backward)) return wavefront_.run(Pass::backward, b, before, before != b.state_in, stream);
+        if (is_wavefront(Pass::backward))
+            return wavefront_.run(Pass::backward, b, before, before != b.state_in, stream);
         Buffers own = b;
         own.scratch = base + of.inner;
         own.state_in = before;
@@ -167,7 +180,7 @@ class Ranks final : public Family::Kernel {
     static constexpr Pass passes[] = {Pass::forward, Pass::backward};
     RankPlan& plan(Pass pass) { return pass == Pass::forward ? forward_ : backward_; }
     const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
-    bool waves(Pass pass) const { return wavefront_.waves(pass); }
+    bool is_wavefront(Pass pass) const { return wavefront_.is_wavefront(pass); }
     int64_t rows() const { return p_.state_rows() * p_.channels; }
     // Returns whether nothing comes from another rank.
     bool alone() const { return ranks_.size == 1 || rows() == 0; }
@@ -194,32 +207,29 @@ class Ranks final : public Family::Kernel {
         return w;
     }
 
-    MessagePlaces book(int64_t count, MessageParts parts) const {
+    MessagePlaces book(int64_t count, bool map, bool edge) const {
         Workspace places;
-        MessagePlaces at;
-        if (parts.map) {
+        MessagePlaces at{map, edge};
+        if (map) {
             at.product = places.book(Extent(product_bytes(), "SCRATCH") * count);
             at.sum = places.book(Extent(state_bytes(), "SCRATCH") * count);
         }
         at.marks = places.book(Extent(rows(), "SCRATCH") * count);
-        if (parts.edge) at.edge = places.book(Extent(state_bytes(), "SCRATCH") * count);
+        if (edge) at.edge = places.book(Extent(state_bytes(), "SCRATCH") * count);
         at.bytes = places.bytes();
         return at;
     }
-    MessageParts parts(Pass pass) const { return {!waves(pass), pass == Pass::backward}; }
 
     void lay_out(Pass pass) {
-        if (alone()) return;
         RankPlan& to = plan(pass);
-        const bool map = !waves(pass);
+        const bool map = !is_wavefront(pass), backward = pass == Pass::backward;
         // The last rank's steps lead to no other rank.
-        to.chunks = map && place(pass) != ranks_.size - 1 ? chunks() : 0;
-        const Strides& source = pass == Pass::forward ? p_.input : p_.grad_output;
-        to.time_inner = p_.channels <= few_channels || (p_.time > 1 && source.time < source.channels);
+        to.summary.chunks = map && place(pass) != ranks_.size - 1 ? chunks() : 0;
         Workspace scratch;
-        to.message = book(1, parts(pass));
-        to.records = scratch.book(Extent(book(to.chunks, {true, false}).bytes, "SCRATCH"));
-        const bool gathers = map || pass == Pass::backward;
+        to.message = book(1, map, backward);
+        to.chunk = book(to.summary.chunks, true, false);
+        to.records = scratch.book(Extent(to.chunk.bytes, "SCRATCH"));
+        const bool gathers = map || backward;
         to.sent = scratch.book(gathers ? Extent(to.message.bytes, "SCRATCH") : Extent());
         to.received = scratch.book(gathers ? Extent(to.message.bytes, "SCRATCH") * ranks_.size : Extent());
         for (size_t* at : {&to.carry, &to.before}) *at = scratch.book(Extent(state_bytes(), "SCRATCH"));
@@ -227,92 +237,43 @@ class Ranks final : public Family::Kernel {
         wavefront_.book(pass, scratch);
         to.bytes = scratch.bytes();
     }
-
-    // Returns the number of chunks of a row. It depends on the time alone, so that other rows change no bits.
-    int64_t chunks() const {
-        if (p_.time == 0) return 0;
-        const int64_t all = std::min(ceil_div<int64_t>(p_.time, least_chunk_steps), most_chunks);
-        if (!p_.packed()) return all;
-        return options_.batch_invariant ? 1 : std::max<int64_t>(ceil_div<int64_t>(2 * all, p_.num_sequences), 1);
-    }
-
-    RankMessage message(char* base, const MessagePlaces& at, MessageParts parts) const {
-        RankMessage to;
-        if (parts.map) to.product = base + at.product, to.sum = base + at.sum;
-        to.marks = reinterpret_cast<uint8_t*>(base + at.marks);
-        if (parts.edge) to.edge = base + at.edge;
-        return to;
-    }
-    View view(const Strides& strides, Dtype dtype, const void* data) const {
-        View view = view_of(strides, size_of(dtype));
-        point(view, data);
-        return view;
-    }
-    // Returns whether steps lie side by side in multiples of 16 bytes, from the ends of each row on.
-    bool has_vectors(const View& view, Dtype dtype) const {
-        const auto is_multiple = [](int64_t number) { return number % 16 == 0; };
-        return !p_.packed() && view.time == size_of(dtype) && is_multiple(p_.time * size_of(dtype)) &&
-               is_multiple(view.batch) && is_multiple(view.row) &&
-               is_multiple(static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data)));
-    }
-
-    // Fills in the own message.
-    void summarise(Pass pass, const Buffers& b, void* stream) const {
-        const RankPlan& of = plan(pass);
+    void settle_launches(Pass pass) {
+        RankPlan& to = plan(pass);
         const bool backward = pass == Pass::backward;
-        char* const base = static_cast<char*>(b.scratch);
-        RankSummaryParams s;
-        s.gate = view(p_.gate, p_.gate_dtype, b.gate);
-        s.source = backward ? view(p_.grad_output, p_.dtype, b.grad_output) : view(p_.input, p_.dtype, b.input);
-        s.reset = p_.has_reset ? b.reset : nullptr;
-        s.offsets = offsets_of(p_, b.seq_offsets);
+        const Strides& source = backward ? p_.grad_output : p_.input;
+        RankSummaryParams& s = to.summary;
+        s.gate = view_of(p_.gate, size_of(p_.gate_dtype));
+        s.source = view_of(source, size_of(p_.dtype));
+        s.offsets = offsets_of(p_, nullptr);
         s.rows = rows();
         s.channels = p_.channels;
         s.time = p_.time;
-        s.chunks = of.chunks;
-        s.chunk_steps = of.chunks > 0 ? chunk_steps(of.chunks) : 0;
+        // Whole segments of a warp, so that vectors stay aligned.
+        if (s.chunks > 0) s.chunk_steps = round_up(ceil_div<int64_t>(p_.time, s.chunks), least_chunk_steps);
         if constexpr (Family::gathers) s.gate_form = static_cast<int32_t>(p_.gate_form);
         s.down = order(pass) == Direction::reverse ? 1 : 0;
         s.gate_vectors = has_vectors(s.gate, p_.gate_dtype) ? 1 : 0;
         s.source_vectors = has_vectors(s.source, p_.dtype) ? 1 : 0;
-        s.chunk = message(base + of.records, book(of.chunks, {true, false}), {true, false});
-        if (of.chunks > 0) {
-            LaunchShape shape = of.time_inner ? blocks_of(ceil_div<int64_t>(s.rows, rank_warps), rank_threads)
-                                              : threads_in_blocks(s.rows, rank_threads);
-            shape.blocks.y = static_cast<unsigned>(of.chunks);
-            launch(kernels_.summarise[of.time_inner ? 1 : 0][backward ? 1 : 0], shape, stream, s);
-        }
-        RankCloseParams c;
-        c.chunk = s.chunk;
-        c.to = message(base + of.sent, of.message, parts(pass));
+        const LaunchShape row_threads = threads_in_blocks(s.rows, rank_threads),
+                          row_warps = blocks_of(ceil_div<int64_t>(s.rows, rank_warps), rank_threads);
+        const bool time_inner = p_.channels <= few_channels || (p_.time > 1 && source.time < source.channels);
+        to.summarise = kernels_.summarise[time_inner ? 1 : 0][backward ? 1 : 0];
+        to.summarise_shape = time_inner ? row_warps : row_threads;
+        to.summarise_shape.blocks.y = static_cast<unsigned>(s.chunks);
+        RankCloseParams& c = to.close;
         c.rows = s.rows;
-        c.channels = s.channels;
-        c.time = s.time;
-        c.chunks = of.chunks;
+        c.channels = p_.channels;
+        c.time = p_.time;
+        c.chunks = s.chunks;
         c.first = place(pass) == 0 ? 1 : 0;
-        c.start = backward ? b.grad_state_out : b.state_in;
         c.edge_first = place(Pass::forward) == 0 ? 1 : 0;
-        c.states = view(Family::state_strides(p_), p_.dtype, Family::states(b));
-        c.state_in = b.state_in;
+        c.states = view_of(Family::state_strides(p_), size_of(p_.dtype));
         c.offsets = s.offsets;
         c.reverse = p_.direction == Direction::reverse ? 1 : 0;
-        launch(kernels_.close, blocks_of(ceil_div<int64_t>(s.rows, rank_warps), rank_threads), stream, c);
-    }
-    // Returns the steps of a chunk, which are whole segments of a warp, so that vectors stay aligned.
-    int64_t chunk_steps(int64_t chunks) const {
-        return round_up(ceil_div<int64_t>(p_.time, chunks), least_chunk_steps);
-    }
-
-    // All-gathers the messages, and finds the carry into the own steps and, backward, the state before them.
-    void exchange(Pass pass, const Buffers& b, void* stream) const {
-        const RankPlan& of = plan(pass);
-        const bool backward = pass == Pass::backward;
-        char* const base = static_cast<char*>(b.scratch);
-        gather(ranks_, base + of.sent, base + of.received, of.message.bytes, stream);
-        RankEnterParams e;
-        e.first = message(base + of.received, of.message, parts(pass));
-        e.message_step = static_cast<int64_t>(of.message.bytes);
-        e.rows = rows();
+        to.close_shape = row_warps;
+        RankEnterParams& e = to.enter;
+        e.message_step = static_cast<int64_t>(to.message.bytes);
+        e.rows = s.rows;
         e.channels = p_.channels;
         e.pass_first = ranks_.place(0, order(pass));
         e.pass_count = place(pass);
@@ -323,11 +284,62 @@ class Ranks final : public Family::Kernel {
             e.before_step = p_.direction == Direction::forward ? -1 : 1;
             e.before_count = at;
         }
-        e.group_channels = waves(pass) ? wavefront_.slices(pass).group_channels : int64_t{p_.channels};
-        e.carry = !waves(pass) && place(pass) != 0 ? base + of.carry : nullptr;
+        e.group_channels = is_wavefront(pass) ? wavefront_.slices(pass).group_channels : int64_t{p_.channels};
+        to.has_carry = !is_wavefront(pass) && place(pass) != 0;
+        to.enter_shape = row_threads;
+    }
+
+    // Returns the number of chunks of a row. It depends on the time alone, so that other rows change no bits.
+    int64_t chunks() const {
+        if (p_.time == 0) return 0;
+        const int64_t all = std::min(ceil_div<int64_t>(p_.time, least_chunk_steps), most_chunks);
+        if (!p_.packed()) return all;
+        return options_.batch_invariant ? 1 : std::max<int64_t>(ceil_div<int64_t>(2 * all, p_.num_sequences), 1);
+    }
+
+    // Returns whether steps lie side by side in multiples of 16 bytes from the ends of each row on, if the tensor begins
+    // at such a multiple.
+    bool has_vectors(const View& view, Dtype dtype) const {
+        const auto is_multiple = [](int64_t number) { return number % 16 == 0; };
+        return !p_.packed() && view.time == size_of(dtype) && is_multiple(p_.time * size_of(dtype)) &&
+               is_multiple(view.batch) && is_multiple(view.row);
+    }
+
+    // Fills in the own message.
+    void summarise(Pass pass, const Buffers& b, void* stream) const {
+        const RankPlan& of = plan(pass);
+        const bool backward = pass == Pass::backward;
+        char* const base = static_cast<char*>(b.scratch);
+        const auto aligned = [](const View& view) { return reinterpret_cast<uintptr_t>(view.data) % 16 == 0; };
+        RankSummaryParams s = of.summary;
+        point(s.gate, b.gate);
+        point(s.source, backward ? b.grad_output : b.input);
+        s.reset = p_.has_reset ? b.reset : nullptr;
+        s.offsets.data = b.seq_offsets;
+        if (!aligned(s.gate)) s.gate_vectors = 0;
+        if (!aligned(s.source)) s.source_vectors = 0;
+        s.chunk = of.chunk.at(base + of.records);
+        if (s.chunks > 0) launch(of.summarise, of.summarise_shape, stream, s);
+        RankCloseParams c = of.close;
+        c.chunk = s.chunk;
+        c.to = of.message.at(base + of.sent);
+        c.start = backward ? b.grad_state_out : b.state_in;
+        point(c.states, Family::states(b));
+        c.state_in = b.state_in;
+        c.offsets.data = b.seq_offsets;
+        launch(kernels_.close, of.close_shape, stream, c);
+    }
+
+    // All-gathers the messages, and finds the carry into the own steps and, backward, the state before them.
+    void exchange(Pass pass, const Buffers& b, void* stream) const {
+        const RankPlan& of = plan(pass);
+        char* const base = static_cast<char*>(b.scratch);
+        gather(ranks_, base + of.sent, base + of.received, of.message.bytes, stream);
+        RankEnterParams e = of.enter;
+        e.first = of.message.at(base + of.received);
+        e.carry = of.has_carry ? base + of.carry : nullptr;
         e.before_to = base + of.before;
-        if (e.carry == nullptr && e.before < 0) return;
-        launch(kernels_.enter, threads_in_blocks(e.rows, rank_threads), stream, e);
+        if (of.has_carry || e.before >= 0) launch(kernels_.enter, of.enter_shape, stream, e);
     }
 
     Problem p_;

@@ -60,7 +60,7 @@ class SelectiveRanks final : public SelectiveKernel {
     void forward(const SelectiveBuffers& x, void* stream) const override {
         if (alone()) return inner_->forward(x, stream);
         const DeviceScope scope(device_);
-        if (waves()) return wavefront_.run(Pass::forward, x, nullptr, false, stream);
+        if (is_wavefront()) return wavefront_.run(Pass::forward, x, nullptr, false, stream);
         exchange(Pass::forward, x, stream);
         inner_->forward(entered(Pass::forward, x, stream), stream);
     }
@@ -104,7 +104,7 @@ class SelectiveRanks final : public SelectiveKernel {
         w.most_groups = most_groups(p_, Pass::forward);
         return w;
     }
-    bool waves() const { return wavefront_.waves(Pass::forward); }
+    bool is_wavefront() const { return wavefront_.is_wavefront(Pass::forward); }
 
     void lay_out() {
         if (alone()) return;
@@ -114,7 +114,7 @@ class SelectiveRanks final : public SelectiveKernel {
     RankPlan lay_out(Pass pass) {
         RankPlan to;
         Workspace message, scratch;
-        if (pass == Pass::forward && waves()) {
+        if (pass == Pass::forward && is_wavefront()) {
             wavefront_.book(pass, scratch);
             to.bytes = scratch.bytes();
             return to;

@@ -58,7 +58,7 @@ class Wavefront {
         size_t groups = 0;
         for (const Pass pass : passes) {
             choose(pass, work_of(pass));
-            if (!waves(pass)) continue;
+            if (!is_wavefront(pass)) continue;
             cut(pass);
             WavePlan& to = plan(pass);
             groups = std::max(groups, to.slices.list.size());
@@ -69,7 +69,8 @@ class Wavefront {
         if (groups == 0) mail_.reset();
         if (groups > 0) streams_ = std::make_unique<RankStreams>(options_.device, groups, mail_ == nullptr);
     }
-    bool waves(Pass pass) const { return schedule(pass).carries == Carries::wavefront; }
+    // Returns whether a pass goes in a wavefront; gathered otherwise.
+    bool is_wavefront(Pass pass) const { return schedule(pass).carries == Carries::wavefront; }
     // Returns the order in which ranks compute a pass.
     Direction order(Pass pass) const {
         const bool reverse = (p_.direction == Direction::reverse) != (pass == Pass::backward);
@@ -81,7 +82,7 @@ class Wavefront {
     std::string describe(Pass pass, const std::string& what) const {
         const WavePlan& of = plan(pass);
         const char* const name = pass == Pass::forward ? "forward" : "backward";
-        if (!waves(pass)) return fmt::format("{} gathered {}, {}", name, what, of.schedule.why);
+        if (!is_wavefront(pass)) return fmt::format("{} gathered {}, {}", name, what, of.schedule.why);
         return fmt::format("{} in a wavefront of {} groups of {}{}, {}, each {}", name, of.slices.list.size(),
                            of.slices.of, mail_ ? " through the memory of the GPUs" : "", of.schedule.why,
                            of.kernels.front()->describe());
@@ -90,7 +91,8 @@ class Wavefront {
     // Books what a wavefront takes of SCRATCH.
     void book(Pass pass, Workspace& scratch) {
         WavePlan& to = plan(pass);
-        const Extent states = waves(pass) ? p_.state_rows().named("SCRATCH") * p_.channels * state_bytes() : Extent();
+        const Extent states =
+            is_wavefront(pass) ? p_.state_rows().named("SCRATCH") * p_.channels * state_bytes() : Extent();
         to.carry = scratch.book(states);
         to.left = scratch.book(states);
         to.before = scratch.book(to.slices.along_channels ? states : Extent());
@@ -139,10 +141,11 @@ class Wavefront {
         bool backward;
         int32_t from = -1, to = -1;                 // the neighbours; -1: none
         char *arriving = nullptr, *left = nullptr;  // states of groups in scratch
-        const char* enters = nullptr;  // the states of the first group before its steps, or null; the others' follow
-        const char* before = nullptr;  // those before them that backward reads
-        char* out = nullptr;           // those after the steps
-        void* leaves = nullptr;        // where the caller wants these
+        // States of all groups, one group after another; in backward all but `before` are gradients of states.
+        const char* enters = nullptr;  // the states before this rank's steps in the order of the pass; null for zeros
+        const char* before = nullptr;  // the states before this rank's steps in time, which backward reads
+        char* out = nullptr;           // where the states after this rank's steps are stored, which the next rank gets
+        void* leaves = nullptr;        // the caller's array for the states in `out`, [rows, channels]; null: not wanted
         char* at(size_t place) const { return static_cast<char*>(b.scratch) + place; }
     };
     WavePlan& plan(Pass pass) { return pass == Pass::forward ? forward_ : backward_; }
