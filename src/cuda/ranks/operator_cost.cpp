@@ -40,7 +40,7 @@ int64_t blocks_of_chain(const OperatorProblem& p) { return p.is_affine() ? 1 : c
 // reads matrices twice. Where the whole is not cut, groups are made large enough that they are not either. Of
 // 8192 affine maps of 16 numbers groups of 2048 take 1.2 to 1.5 times their share, groups of 4096 do not.
 int64_t least_rows(const OperatorProblem& p, bool in_registers) {
-    constexpr int64_t matmul_blocks = 8 * 132, affine_blocks = 24 * 132;
+    constexpr int64_t matmul_blocks = 8 * filled_multiprocessors, affine_blocks = 24 * filled_multiprocessors;
     if (p.on_numbers() || p.is_custom() || in_registers) return least_group_rows;
     const int64_t filling = ceil_div(p.is_affine() ? affine_blocks : matmul_blocks, blocks_of_chain(p)),
                   chains = p.chains() < filling ? 1 : filling;

@@ -32,7 +32,9 @@ class SelectiveRanks final : public SelectiveKernel {
           batch_invariant_(options.batch_invariant),
           ranks_(options.communicator),
           inner_(std::move(inner)),
-          wavefront_(problem, options, make) {
+          wavefront_(problem, options, make),
+          enter_kernel_(enter_selective_kernel(p_.matrix_dtype)),
+          enter_shape_(threads_in_blocks(numbers(), rank_threads)) {
         lay_out();
     }
 
@@ -70,24 +72,24 @@ class SelectiveRanks final : public SelectiveKernel {
         const DeviceScope scope(device_);
         exchange(Pass::backward, x, stream);
         SelectiveBuffers own = entered(Pass::backward, x, stream);
-        if (const int32_t after = ranks_.size - 1 - place(); after > 0) {
-            void* const gradient = static_cast<char*>(x.scratch) + backward_.gradient;
-            enter(Pass::backward, x, true, after, gradient, stream);
-            own.grad_state_out = gradient;
-        }
+        if (backward_.enter_gradient.count > 0)
+            own.grad_state_out =
+                enter(backward_, x, backward_.enter_gradient, backward_.local, backward_.gradient, stream);
         inner_->backward(own, stream);
     }
 
   private:
-    // A plan settles these for each pass: places in a message, and in scratch.
+    // A plan settles these for each pass: places in a message and in scratch, and the launches of enter_selective
+    // without a call's pointers.
     struct RankPlan {
         size_t final = 0, deltas = 0, local = 0, message_bytes = 0;
         size_t sent = 0, received = 0, carry = 0, gradient = 0, inner = 0, bytes = 0;
+        RankSelectiveParams enter_state, enter_gradient;
     };
     // On an H100 a walk was bound by instructions, and took the time of half the bytes of all states of all steps.
     // Where there are not twice as many blocks as multiprocessors, rows are cut into segments, which are walked before.
     RankWork work(int64_t steps) const {
-        constexpr int64_t block_numbers = 512, least_blocks = 2 * 132, least_segmented = 16;
+        constexpr int64_t block_numbers = 512, least_blocks = 2 * filled_multiprocessors, least_segmented = 16;
         const auto row_steps =
             static_cast<double>(p_.packed() ? p_.channels : p_.state_rows() * p_.channels) * static_cast<double>(steps);
         const double numbers_of_row = static_cast<double>(p_.states * size_of(p_.matrix_dtype)) / 2;
@@ -130,7 +132,23 @@ class SelectiveRanks final : public SelectiveKernel {
         to.gradient = scratch.book(pass == Pass::backward ? states : Extent());
         to.inner = scratch.book(Extent(std::max(inner_->scratch_bytes(pass), inner_->summary_bytes(pass)), "SCRATCH"));
         to.bytes = scratch.bytes();
+        to.enter_state = settle_enter(to, false);
+        if (pass == Pass::backward) to.enter_gradient = settle_enter(to, true);
         return to;
+    }
+    // With `adjoint` for the gradients of states, in the order in which gradients pass the ranks.
+    RankSelectiveParams settle_enter(const RankPlan& of, bool adjoint) const {
+        const bool up = (p_.direction == Direction::forward) != adjoint;
+        RankSelectiveParams e;
+        e.message_step = static_cast<int64_t>(of.message_bytes);
+        e.numbers = numbers();
+        e.row_numbers = p_.channels * p_.states;
+        e.first = up ? 0 : ranks_.size - 1;
+        e.count = adjoint ? ranks_.size - 1 - place() : place();
+        e.step = up ? 1 : -1;
+        e.states = static_cast<int32_t>(p_.states);
+        e.adjoint = adjoint ? 1 : 0;
+        return e;
     }
     const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     int64_t numbers() const { return p_.state_rows() * p_.channels * p_.states; }
@@ -159,33 +177,20 @@ class SelectiveRanks final : public SelectiveKernel {
         const RankPlan& of = plan(pass);
         SelectiveBuffers own = x;
         own.scratch = static_cast<char*>(x.scratch) + of.inner;
-        if (place() > 0) {
-            void* const carry = static_cast<char*>(x.scratch) + of.carry;
-            enter(pass, x, false, place(), carry, stream);
-            own.state_in = carry;
-        }
+        if (of.enter_state.count > 0) own.state_in = enter(of, x, of.enter_state, of.final, of.carry, stream);
         return own;
     }
-    // Stores the state after the first `count` ranks as `carry`, in the order in which states pass the ranks; with
-    // `adjoint` the gradient of the state, in the order in which gradients do.
-    void enter(Pass pass, const SelectiveBuffers& x, bool adjoint, int32_t count, void* carry, void* stream) const {
-        const RankPlan& of = plan(pass);
-        const char* const received = static_cast<const char*>(x.scratch) + of.received;
-        const bool up = (p_.direction == Direction::forward) != adjoint;
-        RankSelectiveParams e;
-        e.ends = received + (adjoint ? of.local : of.final);
+    // Stores the state that enters this rank, or its gradient, at the place `to` in scratch, and returns where that is.
+    // Messages have those of the ranks' own steps at the place `ends`.
+    const void* enter(const RankPlan& of, const SelectiveBuffers& x, RankSelectiveParams e, size_t ends, size_t to,
+                      void* stream) const {
+        char *const base = static_cast<char*>(x.scratch), *const received = base + of.received;
+        e.ends = received + ends;
         e.deltas = received + of.deltas;
-        e.message_step = static_cast<int64_t>(of.message_bytes);
         e.a = x.a;
-        e.carry = carry;
-        e.numbers = numbers();
-        e.row_numbers = p_.channels * p_.states;
-        e.first = up ? 0 : ranks_.size - 1;
-        e.count = count;
-        e.step = up ? 1 : -1;
-        e.states = static_cast<int32_t>(p_.states);
-        e.adjoint = adjoint ? 1 : 0;
-        launch(enter_selective_kernel(p_.matrix_dtype), threads_in_blocks(e.numbers, rank_threads), stream, e);
+        e.carry = base + to;
+        launch(enter_kernel_, enter_shape_, stream, e);
+        return e.carry;
     }
 
     SelectiveProblem p_;
@@ -194,6 +199,8 @@ class SelectiveRanks final : public SelectiveKernel {
     Communicator ranks_;
     std::unique_ptr<SummarisedSelective> inner_;
     Wavefront<SelectiveFamily> wavefront_;
+    const void* enter_kernel_;
+    LaunchShape enter_shape_;
     RankPlan forward_, backward_;
 };
 
