@@ -15,6 +15,10 @@ OperatorGradients::OperatorGradients(const OperatorProblem& problem, const Optio
                                      const OperatorStates& states)
     : p_(problem), messages_(messages), states_(states), join_kernel_(rank_matrix_kernels(p_.dtype).join) {
     const OperatorTold& told = messages.told();
+    join_.chains = p_.chains();
+    join_.dim = p_.dim;
+    join_.affine = p_.is_affine() ? 1 : 0;
+    join_shape_ = threads_in_blocks(told.numbers(), rank_threads);
     const int32_t after = messages.after();
     const auto numbers = [&](OperatorKind kind, Dtype dtype, int64_t steps) {
         return make(numbers_of_ranks(p_, kind, dtype, steps), options);
@@ -119,15 +123,12 @@ const void* OperatorGradients::join_matrices(const OperatorCall& call) const {
     const void* gradient = messages_.told_by(locals, last, told.state_bytes());
     char *to = call.at(call.places.gradient), *other = call.at(call.places.other);
     for (int32_t k = last - 1; k > messages_.place(); --k) {
-        RankJoinParams join;
+        RankJoinParams join = join_;
         join.gradient = gradient;
         join.matrix = messages_.told_by(matrices, k, matrix_bytes);
         join.local = messages_.told_by(locals, k, told.state_bytes());
         join.joined = to;
-        join.chains = p_.chains();
-        join.dim = p_.dim;
-        join.affine = p_.is_affine() ? 1 : 0;
-        launch(join_kernel_, threads_in_blocks(told.numbers(), rank_threads), call.stream, join);
+        launch(join_kernel_, join_shape_, call.stream, join);
         gradient = to;
         std::swap(to, other);
     }

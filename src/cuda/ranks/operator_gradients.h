@@ -39,6 +39,8 @@ class OperatorGradients {
     const OperatorMessages& messages_;
     const OperatorStates& states_;
     const void* join_kernel_;
+    RankJoinParams join_;  // without a call's pointers
+    LaunchShape join_shape_;
     std::unique_ptr<OperatorKernel>
         outputs_,      // of a reduction, on its last rank: adds the gradients of OUTPUT that all ranks are given
         ones_,         // of numbers with slopes: stores ones, by a product of no steps

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "cuda/launch/launch.h"
 #include "cuda/launch/rank_threads.h"
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/ranks/over_ranks.h"
@@ -34,6 +33,28 @@ void OperatorStates::settle() {
     const int32_t place = messages_.place(), size = messages_.ranks().size;
     if (place > 0) before_ = over_ranks(OperatorMode::reduction, messages_.tellers_before(place) - 1);
     if (p_.is_reduction()) all_ = over_ranks(OperatorMode::reduction, messages_.tellers_before(size) - 1);
+    if (messages_.told().reads_edges()) settle_edges();
+}
+
+void OperatorStates::settle_edges() {
+    const OperatorTold& told = messages_.told();
+    const auto steps = p_.steps();
+    edge_.offsets = offsets_of(p_, nullptr);
+    edge_.rows = p_.state_rows();
+    edge_.channels = p_.channels;
+    edge_.element = p_.element();
+    edge_.time = p_.time;
+    edge_.batch_step = steps.batch * edge_.element;
+    edge_.time_step = steps.time * edge_.element;
+    edge_.channel_step = steps.channels * edge_.element;
+    edge_.reverse = p_.direction == Direction::reverse ? 1 : 0;
+    edges_.message_step = p_.direction == Direction::forward ? -told.edge_bytes() : told.edge_bytes();
+    edges_.count = messages_.place();
+    edges_.exclusive = p_.mode == OperatorMode::exclusive ? 1 : 0;
+    edges_.rows = p_.state_rows();
+    edges_.row_numbers = p_.channels * p_.element();
+    edges_.identity_dim = p_.is_matmul() ? p_.dim : Extent();
+    number_threads_ = threads_in_blocks(told.numbers(), rank_threads);
 }
 
 size_t OperatorStates::scratch_bytes() const {
@@ -82,46 +103,29 @@ const void* OperatorStates::find_carry(const OperatorCall& call) const {
 const void* OperatorStates::find_in_output(const OperatorCall& call) const {
     const OperatorTold& told = messages_.told();
     const int32_t place = messages_.place();
-    const bool exclusive = p_.mode == OperatorMode::exclusive;
     char *const sent = call.at(call.places.sent), *const before = call.at(call.places.carry);
     launch_edge(call, sent, reinterpret_cast<uint8_t*>(sent + told.state_bytes()), true);
     messages_.tell(call, call.places.edges, told.edge_bytes());
     if (place == 0) return call.b.state_in;
-    if (exclusive) launch_edge(call, before, nullptr, false);
-    RankEdgesParams edges;
+    if (edges_.exclusive != 0) launch_edge(call, before, nullptr, false);
+    RankEdgesParams edges = edges_;
     edges.edges = messages_.told_by(call.at(call.places.edges), place - 1, told.edge_bytes());
     edges.marks = edges.edges + told.state_bytes();
-    edges.message_step = p_.direction == Direction::forward ? -told.edge_bytes() : told.edge_bytes();
-    edges.count = place;
-    edges.exclusive = exclusive ? 1 : 0;
-    edges.rows = p_.state_rows();
-    edges.row_numbers = p_.channels * p_.element();
-    edges.identity_dim = p_.is_matmul() ? p_.dim : Extent();
     edges.to = before;
-    launch(kernels_.edges, threads_in_blocks(told.numbers(), rank_threads), call.stream, edges);
+    launch(kernels_.edges, number_threads_, call.stream, edges);
     return before;
 }
 
 // Copies the states at the first or the last own step.
 void OperatorStates::launch_edge(const OperatorCall& call, void* to, uint8_t* marks, bool last_step) const {
-    const OperatorBuffers& b = call.b;
-    const auto steps = p_.steps();
-    RankEdgeParams edge;
-    edge.output = b.output;
-    edge.state_in = messages_.place() == 0 ? b.state_in : nullptr;
+    RankEdgeParams edge = edge_;
+    edge.output = call.b.output;
+    edge.state_in = messages_.place() == 0 ? call.b.state_in : nullptr;
     edge.edge = to;
     edge.marks = marks;
-    edge.offsets = offsets_of(p_, b.seq_offsets);
-    edge.rows = p_.state_rows();
-    edge.channels = p_.channels;
-    edge.element = p_.element();
-    edge.time = p_.time;
-    edge.batch_step = steps.batch * edge.element;
-    edge.time_step = steps.time * edge.element;
-    edge.channel_step = steps.channels * edge.element;
-    edge.reverse = p_.direction == Direction::reverse ? 1 : 0;
+    edge.offsets.data = call.b.seq_offsets;
     edge.last_step = last_step ? 1 : 0;
-    launch(kernels_.edge, threads_in_blocks(messages_.told().numbers(), rank_threads), call.stream, edge);
+    launch(kernels_.edge, number_threads_, call.stream, edge);
 }
 
 }  // namespace flashscan::cuda

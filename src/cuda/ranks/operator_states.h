@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "cuda/launch/launch.h"
 #include "cuda/ranks/matrices_params.h"
 #include "cuda/ranks/operator_messages.h"
 #include "cuda/ranks/ranks.h"
@@ -17,7 +18,7 @@ class OperatorStates {
     OperatorStates(const OperatorProblem& problem, const Options& options, MakeOperator make,
                    const OperatorMessages& messages);
 
-    // Makes the kernels that join totals, once the messages are settled.
+    // Makes the kernels that join totals and settles launches, once the messages are settled.
     void settle();
     // The scratch that the largest of these kernels needs.
     size_t scratch_bytes() const;
@@ -44,6 +45,7 @@ class OperatorStates {
   private:
     // Whether another rank needs what the own steps do. The last rank's count in the result of a reduction alone.
     bool counts(Pass pass) const;
+    void settle_edges();
     void launch_edge(const OperatorCall& call, void* to, uint8_t* marks, bool last_step) const;
 
     OperatorProblem p_;
@@ -51,6 +53,9 @@ class OperatorStates {
     MakeOperator make_;
     const OperatorMessages& messages_;
     RankMatrixKernels kernels_;
+    RankEdgeParams edge_;  // this and the next one without a call's pointers
+    RankEdgesParams edges_;
+    LaunchShape number_threads_;             // a thread for each number of all states
     std::unique_ptr<OperatorKernel> total_,  // reduces the own steps
         product_,                            // of affine maps: multiplies the matrices of the own steps
         before_,                             // reduces the totals of the ranks before this one
