@@ -26,11 +26,8 @@ class Fused final : public RnnKernel {
           order_weights_(rnn_fused_weight_kernel(problem.dtype, problem.weight_dtype)) {
         kernel_attributes(order_weights_);
         if (!s_.any) return;
-        forward_.teams = make_teams(p_, Pass::forward, options, refusal);
-        if (refusal.empty()) book_forward();
-        if (p_.training && refusal.empty()) backward_.teams = make_teams(p_, Pass::backward, options, refusal);
-        if (p_.training && refusal.empty()) grad_weights_ = make_grad_weights(device_, s_, refusal);
-        if (p_.training && refusal.empty()) book_backward();
+        settle_forward(options, refusal);
+        if (p_.training && refusal.empty()) settle_backward(options, refusal);
         // The choice of a batch-invariant plan does not depend on the batch.
         const bool chooses = options.kernel.empty() && !options.batch_invariant && !p_.packed();
         if (chooses && refusal.empty()) refusal = prefer_products();
@@ -112,11 +109,17 @@ class Fused final : public RnnKernel {
         if (f.factors == nullptr) return;
         for (int64_t step = 0; step < p_.time; step += s_.chunk_steps) add_grad_weights(base, step, step > 0, stream);
     }
-    void book_forward() {
+
+    void settle_forward(const Options& options, std::string& refusal) {
+        forward_.teams = make_teams(p_, Pass::forward, options, refusal);
+        if (!refusal.empty()) return;
         settle(forward_, 0);
         forward_bias_ = forward_.scratch.book(bytes_of(p_.bias_count(), s_.wide));
     }
-    void book_backward() {
+    void settle_backward(const Options& options, std::string& refusal) {
+        backward_.teams = make_teams(p_, Pass::backward, options, refusal);
+        if (refusal.empty()) grad_weights_ = make_grad_weights(device_, s_, refusal);
+        if (!refusal.empty()) return;
         settle(backward_, backward_.teams.kernel->depth / static_cast<int>(s_.gates));
         backward_.params.input_words = static_cast<int32_t>(p_.head_dim % 2 == 0);
         backward_.params.clip = static_cast<float>(edges_.common({}).clip);
