@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels by which ranks add up gradients, a thread an element. The terms are added in their order, 16-bit ones in
 // f32.
-#include "cuda/device/math/types.cuh"
+#include "cuda/launch/by_dtype.cuh"
 #include "cuda/launch/rank_sums_kernels.h"
 #include "cuda/launch/rank_threads.h"
 
@@ -43,15 +43,7 @@ RankSumKernels kernels() {
 }  // namespace
 
 RankSumKernels rank_sum_kernels(Dtype dtype) {
-    switch (dtype) {
-    case Dtype::f32: return kernels<float>();
-    case Dtype::bf16: return kernels<__nv_bfloat16>();
-    case Dtype::f16: return kernels<__half>();
-    case Dtype::f64: return kernels<double>();
-    case Dtype::c64: return kernels<Complex<float>>();
-    case Dtype::c128: return kernels<Complex<double>>();
-    default: return {};
-    }
+    return NumberTypes::visit(dtype, [&]<typename X>() { return kernels<X>(); });
 }
 
 }  // namespace flashscan::cuda

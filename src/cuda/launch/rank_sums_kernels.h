@@ -19,7 +19,7 @@ struct RankSumParams {
     int64_t extents[rank_sum_axes] = {}, strides[rank_sum_axes] = {};
 };
 
-// The kernels for data of a type; null for integers.
+// The kernels for data of a type; no gradient is an integer.
 struct RankSumKernels {
     const void *pack = nullptr, *add_up = nullptr;
 };

@@ -11,8 +11,10 @@ CUtensorMapDataType type_of_size(int bytes) {
     switch (bytes) {
     case 2: return CU_TENSOR_MAP_DATA_TYPE_UINT16;
     case 4: return CU_TENSOR_MAP_DATA_TYPE_UINT32;
-    default: return CU_TENSOR_MAP_DATA_TYPE_UINT64;
+    case 8:
+    case 16: return CU_TENSOR_MAP_DATA_TYPE_UINT64;  // map_parts of them
     }
+    fail(Code::internal_error, "no tensor maps of elements of {} bytes", bytes);
 }
 
 }  // namespace

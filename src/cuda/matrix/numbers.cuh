@@ -3,32 +3,10 @@
 // with (f32 for 16-bit data), and the split of f32 numbers for tensor cores.
 #pragma once
 
-#include "core/types.h"
 #include "cuda/device/math/split_tf32.cuh"
-#include "cuda/device/math/types.cuh"
+#include "cuda/launch/by_dtype.cuh"
 
 namespace flashscan::cuda {
-
-template <typename Number>
-inline constexpr Dtype dtype_of_number = Dtype::f32;
-template <>
-inline constexpr Dtype dtype_of_number<double> = Dtype::f64;
-template <>
-inline constexpr Dtype dtype_of_number<Complex<float>> = Dtype::c64;
-template <>
-inline constexpr Dtype dtype_of_number<Complex<double>> = Dtype::c128;
-
-template <typename Number>
-struct RealOf {
-    using Type = Number;
-};
-template <typename T>
-struct RealOf<Complex<T>> {
-    using Type = T;
-};
-
-template <typename Number>
-using RealType = typename RealOf<Number>::Type;
 
 template <typename Number>
 __device__ __forceinline__ Number load_number(const void* from, Dtype dtype, int64_t i) {

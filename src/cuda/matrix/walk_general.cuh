@@ -35,7 +35,7 @@ inline constexpr int matrix_shared_bytes = static_cast<int>(sizeof(typename Tile
 template <typename Tile, bool Plain>
 class MatrixBlock {
     using Number = typename Tile::Number;
-    using Real = RealType<Number>;
+    using Real = RealOf<Number>;
     using Word = MatrixWord<Number>;
     static constexpr int width = Word::width, row_words = Tile::dim / width;
 
@@ -72,8 +72,7 @@ class MatrixBlock {
     __device__ __forceinline__ bool is_conjugate() const { return !Plain && w_.conjugate != 0; }
 
     __device__ __forceinline__ bool in_words(const void* data, Dtype dtype) const {
-        return Plain ||
-               (dtype == dtype_of_number<Number> && d_ % width == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0);
+        return Plain || (dtype == dtype_of<Number> && d_ % width == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0);
     }
     __device__ __forceinline__ bool in_octets(const void* data) const {
         return (w_.matrix_dtype == Dtype::bf16 || w_.matrix_dtype == Dtype::f16) && d_ % 8 == 0 &&
@@ -144,7 +143,7 @@ class MatrixBlock {
     __device__ __forceinline__ void load_start(MatrixStart kind) const {
         if (kind == MatrixStart::nothing && !at_.adds) load_unit_rows();
         if (kind != MatrixStart::carried) return;
-        constexpr Dtype own = dtype_of_number<Number>;
+        constexpr Dtype own = dtype_of<Number>;
         if (at_.piece > 0) {
             load_rows(w_.carries, own, at_.own(w_));
             return;
@@ -220,7 +219,7 @@ class MatrixBlock {
             }
             const int k = slab * Tile::slab;
             tile.multiply(row_, k, slabs_ + stage * Tile::slab * Tile::slab_stride, min(Tile::slab, depth_ - k), d_,
-                          !Plain && w_.matrix_dtype != dtype_of_number<Number>, !Plain && w_.rounded_factors != 0,
+                          !Plain && w_.matrix_dtype != dtype_of<Number>, !Plain && w_.rounded_factors != 0,
                           is_conjugate());
             if (++stage == Tile::stages) stage = 0;
             if (++slab < slabs_of_step_) continue;
@@ -293,7 +292,7 @@ class MatrixBlock {
             const int64_t from = element + (across ? static_cast<int64_t>(n) * d_ + first + k
                                                    : static_cast<int64_t>(first + k) * d_ + n);
             Number* const number = to + k * Tile::slab_stride + n;
-            if (w_.matrix_dtype != dtype_of_number<Number>) {
+            if (w_.matrix_dtype != dtype_of<Number>) {
                 *number = load_number<Number>(w_.matrix, w_.matrix_dtype, from);
                 continue;
             }
@@ -306,7 +305,7 @@ class MatrixBlock {
 
     // Stores r after the last step, or the summary of the piece.
     __device__ __forceinline__ void finish() const {
-        constexpr Dtype own = dtype_of_number<Number>;
+        constexpr Dtype own = dtype_of<Number>;
         if (w_.work == MatrixWork::summaries) {
             store_rows(at_.product ? w_.products : w_.sums, own, at_.own(w_));
             return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernels of matrices.cuh for all types of data.
+#include "cuda/launch/by_dtype.cuh"
 #include "cuda/ranks/matrices.cuh"
 
 namespace flashscan::cuda {
@@ -15,15 +16,7 @@ RankMatrixKernels kernels() {
 }  // namespace
 
 RankMatrixKernels rank_matrix_kernels(Dtype dtype) {
-    switch (dtype) {
-    case Dtype::f32: return kernels<float>();
-    case Dtype::bf16: return kernels<__nv_bfloat16>();
-    case Dtype::f16: return kernels<__half>();
-    case Dtype::f64: return kernels<double>();
-    case Dtype::c64: return kernels<Complex<float>>();
-    case Dtype::c128: return kernels<Complex<double>>();
-    default: return {};
-    }
+    return NumberTypes::visit(dtype, [&]<typename X>() { return kernels<X>(); });
 }
 
 }  // namespace flashscan::cuda

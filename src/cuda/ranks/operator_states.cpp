@@ -24,7 +24,7 @@ OperatorStates::OperatorStates(const OperatorProblem& problem, const Options& op
       options_(options),
       make_(make),
       messages_(messages),
-      kernels_(rank_matrix_kernels(p_.dtype)),
+      kernels_(messages.told().reads_edges() ? rank_matrix_kernels(p_.dtype) : RankMatrixKernels{}),
       total_(make(total_of(p_), options_)) {
     if (p_.is_affine()) product_ = make(matrices_of(p_), options_);
 }

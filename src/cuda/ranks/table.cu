@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernels of one rank of several, for all pairs of data and gates.
+#include "cuda/launch/by_dtype.cuh"
 #include "cuda/ranks/kernels.cuh"
 #include "cuda/ranks/table.h"
 
@@ -22,18 +23,7 @@ RankKernels kernels() {
 }  // namespace
 
 RankKernels rank_kernels(Dtype dtype, Dtype gate) {
-    switch (dtype) {
-    case Dtype::f32: return kernels<float, float>();
-    case Dtype::bf16:
-        return gate == Dtype::bf16 ? kernels<__nv_bfloat16, __nv_bfloat16>() : kernels<__nv_bfloat16, float>();
-    case Dtype::f16: return gate == Dtype::f16 ? kernels<__half, __half>() : kernels<__half, float>();
-    case Dtype::f64: return kernels<double, double>();
-    case Dtype::c64:
-        return gate == Dtype::c64 ? kernels<Complex<float>, Complex<float>>() : kernels<Complex<float>, float>();
-    case Dtype::c128:
-        return gate == Dtype::c128 ? kernels<Complex<double>, Complex<double>>() : kernels<Complex<double>, double>();
-    default: return {};
-    }
+    return NumberTypes::visit_pair(dtype, gate, [&]<typename X, typename G>() { return kernels<X, G>(); });
 }
 
 }  // namespace flashscan::cuda

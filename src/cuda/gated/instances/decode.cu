@@ -4,6 +4,7 @@
 
 #include "cuda/gated/decode.cuh"
 #include "cuda/gated/instances/table.h"
+#include "cuda/launch/by_dtype.cuh"
 
 namespace flashscan::cuda {
 namespace {
@@ -21,18 +22,12 @@ GatedStepKernels kernels_of(std::integer_sequence<int, layers...>) {
     return kernels;
 }
 
-template <typename X, typename G = X>
-GatedStepKernels kernels_of() {
-    return kernels_of<X, G>(std::make_integer_sequence<int, gated_layer_count>());
-}
-
 }  // namespace
 
 GatedStepKernels gated_step_kernels(Dtype dtype, Dtype gate_dtype) {
-    const bool wide = gate_dtype != dtype;
-    if (dtype == Dtype::bf16) return wide ? kernels_of<__nv_bfloat16, float>() : kernels_of<__nv_bfloat16>();
-    if (dtype == Dtype::f16) return wide ? kernels_of<__half, float>() : kernels_of<__half>();
-    return dtype == Dtype::f64 ? kernels_of<double>() : kernels_of<float>();
+    return RealTypes::visit_pair(dtype, gate_dtype, [&]<typename X, typename G>() {
+        return kernels_of<X, G>(std::make_integer_sequence<int, gated_layer_count>());
+    });
 }
 
 }  // namespace flashscan::cuda

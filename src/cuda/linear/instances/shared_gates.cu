@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernels "rows" and "columns" whose blocks sum the gradients of gates that their warps share, for all
 // types.
+#include "cuda/launch/by_dtype.cuh"
 #include "cuda/linear/columns_channels_innermost.cuh"
 #include "cuda/linear/instances/shared_gates_table.h"
-#include "cuda/linear/instances/type_pairs.cuh"
 #include "cuda/linear/rows_time_innermost.cuh"
 
 namespace flashscan::cuda {
@@ -31,7 +31,7 @@ SharedGatesKernels kernels_of() {
 }  // namespace
 
 SharedGatesKernels shared_gates_kernels(Dtype dtype, Dtype gate_dtype) {
-    return of_type_pair(dtype, gate_dtype, [&]<typename X, typename G>() { return kernels_of<X, G>(); });
+    return NumberTypes::visit_pair(dtype, gate_dtype, [&]<typename X, typename G>() { return kernels_of<X, G>(); });
 }
 
 }  // namespace flashscan::cuda

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernel "short_rows" of the linear recurrence for real numbers.
+#include "cuda/launch/by_dtype.cuh"
 #include "cuda/linear/instances/short_rows_table.h"
 #include "cuda/linear/short_rows.cuh"
 
@@ -28,12 +29,8 @@ ShortRowsKernels kernels_of() {
 }  // namespace
 
 ShortRowsKernels short_rows_kernels(Dtype dtype, Dtype gate_dtype) {
-    if (dtype != gate_dtype) return {};
-    if (dtype == Dtype::f32) return kernels_of<float>();
-    if (dtype == Dtype::bf16) return kernels_of<__nv_bfloat16>();
-    if (dtype == Dtype::f16) return kernels_of<__half>();
-    if (dtype == Dtype::f64) return kernels_of<double>();
-    return {};
+    if (is_complex(dtype) || dtype != gate_dtype) return {};
+    return RealTypes::visit(dtype, [&]<typename X>() { return kernels_of<X>(); });
 }
 
 }  // namespace flashscan::cuda

@@ -46,8 +46,7 @@ MatrixKernels make_matrix_kernels(std::span<const MatrixKernel> walks) {
 template <typename Number>
 const MatrixKernels& make_simt_kernels() {
     constexpr int slab = sizeof(Number) > 8 ? 8 : 16;
-    constexpr double rate =
-        60.0 / (is_complex(dtype_of_number<Number>) ? 4 : 1) * (sizeof(RealType<Number>) == 4 ? 1.5 : 1);
+    constexpr double rate = 60.0 / (is_complex(dtype_of<Number>) ? 4 : 1) * (sizeof(RealOf<Number>) == 4 ? 1.5 : 1);
     constexpr double slower = 90 / rate;
     static const std::array walks{
         make_matrix_walk<SimtTile<Number, 32, 32, 16, 8, slab>>(1.2 * slower, rate),

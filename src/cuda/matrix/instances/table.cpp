@@ -2,6 +2,8 @@
 // The table of table.h. Each entry is compiled in a file of its own.
 #include "cuda/matrix/instances/table.h"
 
+#include "cuda/launch/by_dtype.h"
+
 namespace flashscan::cuda {
 
 const MatrixKernels& matrix_f32();
@@ -10,12 +12,9 @@ const MatrixKernels& matrix_c64();
 const MatrixKernels& matrix_c128();
 
 const MatrixKernels& matrix_kernels(Dtype numbers) {
-    switch (numbers) {
-    case Dtype::f64: return matrix_f64();
-    case Dtype::c64: return matrix_c64();
-    case Dtype::c128: return matrix_c128();
-    default: return matrix_f32();
-    }
+    return of_dtype<const MatrixKernels& (*)()>(
+        numbers,
+        {{Dtype::f32, matrix_f32}, {Dtype::f64, matrix_f64}, {Dtype::c64, matrix_c64}, {Dtype::c128, matrix_c128}})();
 }
 
 }  // namespace flashscan::cuda

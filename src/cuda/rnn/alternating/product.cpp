@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "cuda/launch/by_dtype.h"
 #include "cuda/launch/launch_count.h"
 
 namespace flashscan::cuda {
@@ -15,12 +16,9 @@ namespace {
 constexpr size_t most_workspace = size_t{32} << 20;
 
 cudaDataType_t type_of(Dtype dtype) {
-    switch (dtype) {
-    case Dtype::bf16: return CUDA_R_16BF;
-    case Dtype::f16: return CUDA_R_16F;
-    case Dtype::f64: return CUDA_R_64F;
-    default: return CUDA_R_32F;
-    }
+    return of_dtype<cudaDataType_t>(
+        dtype,
+        {{Dtype::f32, CUDA_R_32F}, {Dtype::bf16, CUDA_R_16BF}, {Dtype::f16, CUDA_R_16F}, {Dtype::f64, CUDA_R_64F}});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernels "decode" of recurrent networks.
+#include "cuda/launch/by_dtype.cuh"
 #include "cuda/rnn/decode/decode.cuh"
 #include "cuda/rnn/decode/few_rows.cuh"
 #include "cuda/rnn/decode/tensor_cores.cuh"
@@ -28,20 +29,12 @@ const void* kernel_of(Cell cell, bool pooled, RnnStepWay way) {
             return pooled ? kernel_of<X, W, Formula, true>(way) : kernel_of<X, W, Formula, false>(way);
     });
 }
-template <typename X>
-const void* kernel_of(Dtype weight_dtype, Cell cell, bool pooled, RnnStepWay way) {
-    return weight_dtype == Dtype::f32 ? kernel_of<X, float>(cell, pooled, way) : kernel_of<X, X>(cell, pooled, way);
-}
 
 }  // namespace
 
 const void* rnn_step_kernel(Dtype dtype, Dtype weight_dtype, Cell cell, bool pooled, RnnStepWay way) {
-    switch (dtype) {
-    case Dtype::f32: return kernel_of<float, float>(cell, pooled, way);
-    case Dtype::bf16: return kernel_of<__nv_bfloat16>(weight_dtype, cell, pooled, way);
-    case Dtype::f16: return kernel_of<__half>(weight_dtype, cell, pooled, way);
-    default: return nullptr;
-    }
+    return TypesAmong<float, __nv_bfloat16, __half>::visit_pair(
+        dtype, weight_dtype, [=]<typename X, typename W>() { return kernel_of<X, W>(cell, pooled, way); });
 }
 
 }  // namespace flashscan::cuda

@@ -3,6 +3,8 @@
 // which share one.
 #include "cuda/rnn/instances/diagonal_table.h"
 
+#include "cuda/launch/by_dtype.h"
+
 namespace flashscan::cuda {
 
 RnnDiagonalKernels rnn_diagonal_f32(Cell cell);
@@ -11,12 +13,10 @@ RnnDiagonalKernels rnn_diagonal_f16(Cell cell);
 RnnDiagonalKernels rnn_diagonal_f64(Cell cell);
 
 RnnDiagonalKernels rnn_diagonal_kernels(Dtype dtype, Cell cell) {
-    switch (dtype) {
-    case Dtype::bf16: return rnn_diagonal_bf16(cell);
-    case Dtype::f16: return rnn_diagonal_f16(cell);
-    case Dtype::f64: return rnn_diagonal_f64(cell);
-    default: return rnn_diagonal_f32(cell);
-    }
+    return of_dtype<RnnDiagonalKernels (*)(Cell)>(dtype, {{Dtype::f32, rnn_diagonal_f32},
+                                                          {Dtype::bf16, rnn_diagonal_bf16},
+                                                          {Dtype::f16, rnn_diagonal_f16},
+                                                          {Dtype::f64, rnn_diagonal_f64}})(cell);
 }
 
 }  // namespace flashscan::cuda

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernels of selective scans for few steps, of all types.
+#include "cuda/launch/by_dtype.cuh"
 #include "cuda/selective/decode.cuh"
 #include "cuda/selective/instances/table.h"
 
@@ -18,7 +19,7 @@ SelectiveStepKernel kernel_of() {
     return kernel;
 }
 
-template <typename X, typename V = typename Element<X>::Wide>
+template <typename X, typename V>
 SelectiveStepKernel kernel_for(int64_t states) {
     if constexpr (std::is_same_v<V, typename Element<X>::Wide>) {
         if (states <= 16) return kernel_of<X, V, 4, 4>();
@@ -32,11 +33,10 @@ SelectiveStepKernel kernel_for(int64_t states) {
 }  // namespace
 
 SelectiveStepKernel selective_step_kernel(Dtype dtype, Dtype matrix_dtype, int64_t states) {
-    if (matrix_dtype == Dtype::c64) return kernel_for<float, Complex<float>>(states);
-    if (matrix_dtype == Dtype::c128) return kernel_for<double, Complex<double>>(states);
-    if (dtype == Dtype::bf16) return kernel_for<__nv_bfloat16>(states);
-    if (dtype == Dtype::f16) return kernel_for<__half>(states);
-    return dtype == Dtype::f64 ? kernel_for<double>(states) : kernel_for<float>(states);
+    return RealTypes::visit(dtype, [=]<typename X>() {
+        using States = std::conditional_t<sizeof(X) == 2, TypesAmong<float>, TypesAmong<RealOf<X>, Complex<RealOf<X>>>>;
+        return States::visit(matrix_dtype, [=]<typename V>() { return kernel_for<X, V>(states); });
+    });
 }
 
 }  // namespace flashscan::cuda
