@@ -50,7 +50,7 @@ struct OperatorProblem : Sequences {
     // Returns whether derivatives depend on the operands.
     bool has_slopes() const { return row_of(kind).has_slopes; }
     // Returns whether forward has INDEX: which step the extremum comes from.
-    bool has_index() const { return kind == OperatorKind::min || kind == OperatorKind::max; }
+    bool has_index() const { return row_of(kind).has_index; }
     bool is_reduction() const { return mode == OperatorMode::reduction; }
     bool differentiable() const;
     // Return how many numbers an element of INPUT, OUTPUT and the states has, and an element of GATE. For a custom

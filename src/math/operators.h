@@ -230,12 +230,12 @@ struct Identity<Op, Complex<T>> {
 // The row of a formula.
 template <typename Op>
 struct RowOf;
-#define FLASHSCAN_ROW(name, CONSTANT, number_, word, formula, takes_, has_slopes_) \
-    template <>                                                                    \
-    struct RowOf<formula> {                                                        \
-        static constexpr int number = number_;                                     \
-        static constexpr unsigned takes = takes_;                                  \
-        static constexpr bool has_slopes = has_slopes_;                            \
+#define FLASHSCAN_ROW(name, CONSTANT, number_, word, formula, takes_, has_slopes_, ...) \
+    template <>                                                                         \
+    struct RowOf<formula> {                                                             \
+        static constexpr int number = number_;                                          \
+        static constexpr unsigned takes = takes_;                                       \
+        static constexpr bool has_slopes = has_slopes_;                                 \
     };
 FLASHSCAN_NUMBER_OPERATORS(FLASHSCAN_ROW)
 #undef FLASHSCAN_ROW
@@ -256,7 +256,7 @@ inline constexpr bool takes = (RowOf<Op>::takes & kind_of_number<T>) != 0;
 // Calls f with each formula that takes numbers of type T; on the host.
 template <typename T, typename F>
 void for_each_operator(F&& f) {
-#define FLASHSCAN_ROW(name, CONSTANT, number, word, formula, takes_, has_slopes) \
+#define FLASHSCAN_ROW(name, CONSTANT, number, word, formula, takes_, ...) \
     if constexpr (takes<formula, T>) f(formula{});
     FLASHSCAN_NUMBER_OPERATORS(FLASHSCAN_ROW)
 #undef FLASHSCAN_ROW
@@ -264,8 +264,8 @@ void for_each_operator(F&& f) {
 // The same with that of one row alone; false if it does not take them or there is no such row.
 template <typename T, typename F>
 bool with_operator(int number, F&& f) {
-#define FLASHSCAN_ROW(name, CONSTANT, number_, word, formula, takes_, has_slopes) \
-    if constexpr (takes<formula, T>)                                              \
+#define FLASHSCAN_ROW(name, CONSTANT, number_, word, formula, takes_, ...) \
+    if constexpr (takes<formula, T>)                                       \
         if (number == number_) return f(formula{}), true;
     FLASHSCAN_NUMBER_OPERATORS(FLASHSCAN_ROW)
 #undef FLASHSCAN_ROW

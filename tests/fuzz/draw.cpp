@@ -110,7 +110,7 @@ OperatorProblem draw_operator(Random& random) {
         limit(random, size_of_case(random), {&p.batch, &p.time, &p.channels});
     }
     p.backward = random.chance(0.8) && !p.integers();
-    p.index = (p.kind == FLASHSCAN_OPERATOR_MIN || p.kind == FLASHSCAN_OPERATOR_MAX) && random.chance(0.5);
+    p.index = operator_row(p.kind).has_index && random.chance(0.5);
     p.misaligned = random.chance(0.2);
     p.allow_tf32 = p.matmul() && p.dtype == FLASHSCAN_DTYPE_F32 && random.chance(0.2);
     p.values = random.of({OperatorValues::positive, OperatorValues::positive, OperatorValues::ties});

@@ -95,7 +95,6 @@ Case scan(const char* name, flashscan_operator_desc desc, Choice choice) {
     Maker maker(made, desc.dtype == FLASHSCAN_DTYPE_C128);
     const bool affine = desc.kind == FLASHSCAN_OPERATOR_AFFINE, matmul = desc.kind == FLASHSCAN_OPERATOR_MATMUL;
     const bool reduction = desc.mode == FLASHSCAN_MODE_REDUCTION;
-    const bool ordered = desc.kind == FLASHSCAN_OPERATOR_MIN || desc.kind == FLASHSCAN_OPERATOR_MAX;
     const Shape element = matmul ? Shape{desc.dim, desc.dim} : affine ? Shape{desc.dim} : Shape{};
     const auto with = [](Shape shape, const Shape& last) {
         shape.insert(shape.end(), last.begin(), last.end());
@@ -105,9 +104,10 @@ Case scan(const char* name, flashscan_operator_desc desc, Choice choice) {
                                                            : Shape{desc.batch, desc.channels, desc.time};
     const Shape state = with({desc.num_sequences > 0 ? desc.num_sequences : desc.batch, desc.channels}, element);
 
-    const bool input_reused = affine ? reduction : support::operator_row(desc.kind).has_slopes;
+    const flashscan::OperatorRow& row = support::operator_row(desc.kind);
+    const bool input_reused = affine ? reduction : row.has_slopes;
     maker.in(maker.tensor(FLASHSCAN_ARG_INPUT, with(axes, element), 1), input_reused);
-    if (ordered)  // ties
+    if (row.has_index)  // ties
         for (double& number : made.inputs.back().data) number = std::round(4 * number) / 4;
     if (affine) maker.in(maker.tensor(FLASHSCAN_ARG_GATE, with(axes, {desc.dim, desc.dim}), 1), true);
     if (desc.num_sequences > 0) maker.offsets(desc.time, desc.num_sequences, desc.offsets_dtype == FLASHSCAN_DTYPE_I32);

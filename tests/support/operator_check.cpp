@@ -61,7 +61,7 @@ double relative_error(const OperatorProblem& p, int32_t id, double largest) {
     const double unit = unit_roundoff(state_dtype(p.dtype)), steps = static_cast<double>(p.time + 2);
     const double complex = is_complex(p.dtype) ? 3 : 1;
     const bool backward = (id & grad) != 0;
-    if (p.kind == FLASHSCAN_OPERATOR_MIN || p.kind == FLASHSCAN_OPERATOR_MAX) return backward ? steps * unit : 0;
+    if (operator_row(p.kind).has_index) return backward ? steps * unit : 0;
     // An error of y is a relative one of the slopes, which are exponentials of it.
     if (p.kind == FLASHSCAN_OPERATOR_LOGADDEXP)
         return backward ? steps * (steps * (largest + 8) + 8) * unit : steps * (largest + 8) * unit;
