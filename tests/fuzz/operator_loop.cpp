@@ -55,12 +55,17 @@ class OperatorLoop {
 
     Element identity() const {
         Element unit(size());
-        const long double infinity = HUGE_VALL;
-        if (p_.kind == FLASHSCAN_OPERATOR_MUL) unit[0] = 1;
-        if (p_.kind == FLASHSCAN_OPERATOR_MIN) unit[0] = infinity;
-        if (p_.kind == FLASHSCAN_OPERATOR_MAX || p_.kind == FLASHSCAN_OPERATOR_LOGADDEXP) unit[0] = -infinity;
         for (size_t i = 0; p_.matmul() && i < d_; ++i) unit[i * d_ + i] = 1;
-        return unit;
+        switch (p_.kind) {
+        case FLASHSCAN_OPERATOR_ADD:
+        case FLASHSCAN_OPERATOR_MATMUL:
+        case FLASHSCAN_OPERATOR_AFFINE: return unit;
+        case FLASHSCAN_OPERATOR_MUL: return {1};
+        case FLASHSCAN_OPERATOR_MIN: return {HUGE_VALL};
+        case FLASHSCAN_OPERATOR_MAX:
+        case FLASHSCAN_OPERATOR_LOGADDEXP: return {-HUGE_VALL};
+        }
+        throw std::invalid_argument("no operator on real numbers");
     }
 
     // y o x, W with affine maps.
@@ -105,20 +110,19 @@ class OperatorLoop {
                 }
             }
         if (d_ > 0) return;
-        Number left = 1, right = 1;
-        if (p_.kind == FLASHSCAN_OPERATOR_MUL) left = x[0], right = y[0];
-        if (p_.kind == FLASHSCAN_OPERATOR_MIN || p_.kind == FLASHSCAN_OPERATOR_MAX) {
-            const bool later =
-                p_.kind == FLASHSCAN_OPERATOR_MIN ? x[0].real() < y[0].real() : x[0].real() > y[0].real();
-            left = later ? 0 : 1, right = later ? 1 : 0;
+        const auto give = [&](Number left, Number right) {
+            gy[0] = g[0] * std::conj(left);
+            gx[0] = g[0] * std::conj(right);
+        };
+        const long double l = y[0].real(), r = x[0].real(), lr = both[0].real();
+        switch (p_.kind) {
+        case FLASHSCAN_OPERATOR_ADD: return give(1, 1);
+        case FLASHSCAN_OPERATOR_MUL: return give(x[0], y[0]);
+        case FLASHSCAN_OPERATOR_MIN: return r < l ? give(0, 1) : give(1, 0);
+        case FLASHSCAN_OPERATOR_MAX: return r > l ? give(0, 1) : give(1, 0);
+        case FLASHSCAN_OPERATOR_LOGADDEXP: return l == r ? give(0.5L, 0.5L) : give(std::exp(l - lr), std::exp(r - lr));
         }
-        if (p_.kind == FLASHSCAN_OPERATOR_LOGADDEXP) {
-            const bool equal = y[0].real() == x[0].real();
-            left = equal ? 0.5L : std::exp(y[0].real() - both[0].real());
-            right = equal ? 0.5L : std::exp(x[0].real() - both[0].real());
-        }
-        gy[0] = g[0] * std::conj(left);
-        gx[0] = g[0] * std::conj(right);
+        throw std::invalid_argument("no operator on real numbers");
     }
 
     void chain(const Sequence& s, int64_t c) {

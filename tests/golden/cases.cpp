@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of golden cases.
+#include <algorithm>
+#include <stdexcept>
+
 #include "golden/make_case.h"
 #include "support/cells.h"
 #include "support/gated_layers.h"
+#include "support/operators.h"
 
 namespace golden {
 namespace {
@@ -129,7 +133,7 @@ std::vector<Case> operator_cases() {
     const auto small = [](Desc d) { d.dim = 2, d.channels = 1, d.time = 4; };
     const auto packed = [](Desc d) { d.batch = 1, d.time = 7, d.num_sequences = 4; };
     constexpr int32_t inclusive = FLASHSCAN_MODE_INCLUSIVE, exclusive = FLASHSCAN_MODE_EXCLUSIVE;
-    return {
+    std::vector<Case> cases{
         in_halves(scan("add", desc(FLASHSCAN_OPERATOR_ADD, inclusive, plain))),
         scan("add_exclusive", desc(FLASHSCAN_OPERATOR_ADD, exclusive, plain)),
         scan("add_reduction_reverse", desc(FLASHSCAN_OPERATOR_ADD, FLASHSCAN_MODE_REDUCTION, reverse), states),
@@ -186,6 +190,11 @@ std::vector<Case> operator_cases() {
         integer_scan("or_exclusive", desc(FLASHSCAN_OPERATOR_OR, exclusive, plain), 255, all),
         integer_scan("xor_reverse", desc(FLASHSCAN_OPERATOR_XOR, inclusive, reverse), 255, all, states),
     };
+    for (const int32_t kind : support::named_operators())
+        if (std::none_of(cases.begin(), cases.end(),
+                         [&](const Case& made) { return std::get<flashscan_operator_desc>(made.desc).kind == kind; }))
+            throw std::logic_error(std::string("no golden case of ") + support::operator_row(kind).word);
+    return cases;
 }
 
 std::vector<Case> gated_cases() {
