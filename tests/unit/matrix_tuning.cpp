@@ -45,14 +45,14 @@ TEST(MatrixTuning, LevelsCoverAllStepsWithKernelsThatHoldTheMatrices) {
                 for (size_t i = 0; i < plan.levels.size(); ++i) {
                     const MatrixLevel& level = plan.levels[i];
                     EXPECT_EQ(level.steps, left);
-                    EXPECT_GE(level.pieces * level.piece_steps, level.steps);
-                    EXPECT_LT((level.pieces - 1) * level.piece_steps, level.steps);
+                    EXPECT_GE(level.chunks * level.chunk_steps, level.steps);
+                    EXPECT_LT((level.chunks - 1) * level.chunk_steps, level.steps);
                     ASSERT_NE(level.walk, nullptr);
                     EXPECT_GE(level.walk->dim, dim);
-                    EXPECT_EQ(level.summarise == nullptr, level.pieces == 1);
+                    EXPECT_EQ(level.summarise == nullptr, level.chunks == 1);
                     EXPECT_TRUE(level.summarise == nullptr || level.summarise->dim >= dim);
-                    EXPECT_EQ(level.pieces == 1, i + 1 == plan.levels.size());
-                    left = level.pieces;
+                    EXPECT_EQ(level.chunks == 1, i + 1 == plan.levels.size());
+                    left = level.chunks;
                 }
             }
 }
@@ -71,7 +71,7 @@ TEST(MatrixTuning, KernelsOfPackedSequencesDoNotDependOnTheirLength) {
     for (const int64_t steps : {1, 100, 4096, 1000003}) EXPECT_EQ(kernel_of_steps(steps), &kernels[1]) << steps;
 }
 
-TEST(MatrixTuning, ScansSmallMatricesInPiecesThatABlockHolds) {
+TEST(MatrixTuning, ScansSmallMatricesInChunksThatABlockHolds) {
     MatrixKernel scan = kernel_of(16, 16, matrix_scan_shared_bytes(16, 1), false, 0.1, 0);
     scan.plain_only = scan.is_scan = true;
     const std::array<MatrixKernel, 2> with_scan{kernels[0], scan};
@@ -85,10 +85,10 @@ TEST(MatrixTuning, ScansSmallMatricesInPiecesThatABlockHolds) {
             const MatrixLevel top = plan_matrices(with_scan, shape, multiprocessors, shared_bytes).levels.back();
             ASSERT_TRUE(top.walk->is_scan) << steps;
             EXPECT_EQ(top.summarise, nullptr);
-            EXPECT_EQ(top.piece_steps % matrix_scan_warps, 0);
-            EXPECT_EQ(top.pieces, (top.steps + top.piece_steps - 1) / top.piece_steps);
-            EXPECT_LE(top.pieces, matrix_scan_group * matrix_scan_group);
-            EXPECT_LE(matrix_scan_shared_bytes(16, top.piece_steps / matrix_scan_warps), shared_bytes);
+            EXPECT_EQ(top.chunk_steps % matrix_scan_warps, 0);
+            EXPECT_EQ(top.chunks, (top.steps + top.chunk_steps - 1) / top.chunk_steps);
+            EXPECT_LE(top.chunks, matrix_scan_group * matrix_scan_group);
+            EXPECT_LE(matrix_scan_shared_bytes(16, top.chunk_steps / matrix_scan_warps), shared_bytes);
         }
     shape.plain = false;
     EXPECT_FALSE(plan_matrices(with_scan, shape, multiprocessors, shared_bytes).levels.back().walk->is_scan);

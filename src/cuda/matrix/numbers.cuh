@@ -57,10 +57,10 @@ struct MatrixRows {
     static __device__ __forceinline__ void publish() {}
 };
 
-// Correction factors for the sums of 8 Chunk products that tensor cores compute. Their rounding towards zero makes such
-// a sum smaller by 0.36 (Chunk + 1) 2^-24 on average. To compensate for that, as many sums as necessary are multiplied
+// Correction factors for the sums of 8 Eights products that tensor cores compute. Rounding towards zero makes such
+// a sum smaller by 0.36 (Eights + 1) 2^-24 on average. To compensate for that, as many sums as necessary are multiplied
 // by 1 + 2^-23.
-template <int Chunk>
+template <int Eights>
 class MakeUp {
   public:
     __device__ __forceinline__ float next() {
@@ -70,8 +70,8 @@ class MakeUp {
     }
 
   private:
-    static_assert(Chunk == 1 || Chunk == 2 || Chunk == 4);
-    uint32_t enlarged_ = Chunk == 1 ? 0x49494949U : Chunk == 2 ? 0x55555555U : 0xfefefefeU;
+    static_assert(Eights == 1 || Eights == 2 || Eights == 4);
+    uint32_t enlarged_ = Eights == 1 ? 0x49494949U : Eights == 2 ? 0x55555555U : 0xfefefefeU;
 };
 
 }  // namespace flashscan::cuda

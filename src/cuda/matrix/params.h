@@ -11,7 +11,7 @@
 //     AFFINE backward    M = conj W, turned    u = dy    r = g as a row
 //
 // where y[t] = y[t-1] x[t] or W[t] y[t-1] + x[t], and g[t] is the gradient of y[t]. The rows do not depend on each
-// other, so they are divided among blocks. Time is cut into pieces (chunks), and a piece maps r to r P + U: see
+// other, so they are divided among blocks. Time is cut into chunks, and a chunk maps r to r P + U: see
 // walk_general.cuh.
 #pragma once
 
@@ -34,7 +34,7 @@ enum class MatrixStart : int32_t {
 
 enum class MatrixWork : int32_t {
     walk,       // computes r of every step
-    summaries,  // computes P of every piece, and U where there is u
+    summaries,  // computes P of every chunk, and U where there is u
 };
 
 struct MatrixWalk {
@@ -43,7 +43,7 @@ struct MatrixWalk {
     int64_t chains = 0, chains_inside = 1;
     int64_t steps = 0;  // steps of a chain; packed sequences have their own
     SequenceOffsets offsets;
-    int64_t piece_steps = 0, pieces = 1;
+    int64_t chunk_steps = 0, chunks = 1;
     int32_t row_tiles = 1;
     MatrixPlaces places;
 
@@ -58,19 +58,19 @@ struct MatrixWalk {
     // Inclusive scans add u[s] and emit r[s] after the multiplication of step s. Backward adds dy[s] and emits g[s]
     // before it, and exclusive scans emit r[s-1] at step s.
     int32_t adds_before = 0, emits_before = 0;
-    // Whether the last piece omits its last step, because r after it comes from the chain of summaries.
+    // Whether the last chunk omits its last step, because r after it comes from the chain of summaries.
     int32_t leaves_end = 0;
     int32_t rounded_factors = 0;  // whether the factors may be rounded to tf32
 
     MatrixStart start{};
-    const void* started = nullptr;      // r[-1], [chain, rows, d], for piece 0
+    const void* started = nullptr;      // r[-1], [chain, rows, d], for chunk 0
     const void* added_start = nullptr;  // a second array that is added to r[-1]; null where there is none
-    const void* carries = nullptr;      // r[-1], [chain, piece, rows, d], for the other pieces
+    const void* carries = nullptr;      // r[-1], [chain, chunk, rows, d], for the other chunks
 
     // Results in the type of number that is computed with, unless said otherwise.
     void* products =
-        nullptr;  // P, [chain, piece, d, d]; in a tree the products of prefix_tree.h, in a scan what blocks exchange
-    void* sums = nullptr;      // U, [chain, piece, rows, d]
+        nullptr;  // P, [chain, chunk, d, d]; in a tree the products of prefix_tree.h, in a scan what blocks exchange
+    void* sums = nullptr;      // U, [chain, chunk, rows, d]
     void* finished = nullptr;  // r after the last step, [chain, rows, d]
     void* reduced = nullptr;   // the same, in reduced_dtype
     void* last = nullptr;      // the same, in last_dtype, into the array of r of every step, with strides last_places

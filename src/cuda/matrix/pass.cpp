@@ -84,10 +84,10 @@ MatrixPass::Launch MatrixPass::launch_of(const MatrixLevel& level, const MatrixK
     Launch launch;
     const int64_t tiles = row_tiles(kernel, shape_, work == MatrixWork::summaries);
     launch.row_tiles = static_cast<int32_t>(tiles);
-    launch.grid = blocks_of(Extent(shape_.chains) * level.pieces * tiles, kernel.threads);
+    launch.grid = blocks_of(Extent(shape_.chains) * level.chunks * tiles, kernel.threads);
     launch.grid.overlaps = overlaps_;
     launch.grid.shared_bytes = kernel.is_scan
-                                   ? matrix_scan_shared_bytes(kernel.dim, level.piece_steps / matrix_scan_warps)
+                                   ? matrix_scan_shared_bytes(kernel.dim, level.chunk_steps / matrix_scan_warps)
                                    : kernel.shared_bytes;
     return launch;
 }
@@ -102,15 +102,15 @@ void MatrixPass::book(Level& level, Workspace& workspace) const {
         level.counters = workspace.book(products * sizeof(uint32_t));
     }
     if (level.walk->is_scan) {
-        const Extent bytes = Extent(matrix_scan_words(level.walk->dim, shape_.chains, level.pieces)) * number;
+        const Extent bytes = Extent(matrix_scan_words(level.walk->dim, shape_.chains, level.chunks)) * number;
         level.products = workspace.book(bytes);
         level.clear = ClearLaunch(static_cast<size_t>(bytes));
     }
     if (level.summarise == nullptr) return;
-    const Extent pieces = Extent(shape_.chains) * level.pieces;
-    level.products = workspace.book(pieces * matrix);
-    level.sums = workspace.book(shape_.has_sums ? pieces * rows : Extent());
-    level.carries = workspace.book(last_only_ ? Extent() : pieces * rows);
+    const Extent chunks = Extent(shape_.chains) * level.chunks;
+    level.products = workspace.book(chunks * matrix);
+    level.sums = workspace.book(shape_.has_sums ? chunks * rows : Extent());
+    level.carries = workspace.book(last_only_ ? Extent() : chunks * rows);
 }
 
 MatrixPass MatrixPass::of_all_steps(Workspace& workspace) const {
@@ -128,8 +128,8 @@ void MatrixPass::run(const MatrixWalk& walk, char* scratch, void* stream) const 
         const Level& level = levels_[i];
         MatrixWalk& w = walks[i];
         w.steps = level.steps;
-        w.piece_steps = level.piece_steps;
-        w.pieces = level.pieces;
+        w.chunk_steps = level.chunk_steps;
+        w.chunks = level.chunks;
         w.products = scratch + level.products;
         if (i == top) break;
         w.sums = scratch + level.sums;
@@ -162,7 +162,7 @@ MatrixWalk MatrixPass::above(const MatrixWalk& walk) const {
     w.dim = walk.dim;
     w.rows = walk.rows;
     w.chains = walk.chains;
-    w.places = {walk.pieces, 1, 0};
+    w.places = {walk.chunks, 1, 0};
     w.matrix = walk.products;
     w.addend = shape_.has_sums ? walk.sums : nullptr;
     w.emitted = const_cast<void*>(walk.carries);
@@ -222,9 +222,9 @@ std::string MatrixPass::describe() const {
         if (kernel.is_tree)
             text += fmt::format(", {} steps by {}", level.steps, by);
         else if (kernel.is_scan)
-            text += fmt::format(", {} steps in {} chunks by {}", level.steps, level.pieces, by);
+            text += fmt::format(", {} steps in {} chunks by {}", level.steps, level.chunks, by);
         else if (level.summarise != nullptr)
-            text += fmt::format(", {} steps in {} pieces by {} ({} rows a block)", level.steps, level.pieces, by,
+            text += fmt::format(", {} steps in {} chunks by {} ({} rows a block)", level.steps, level.chunks, by,
                                 kernel.rows);
         else
             text += fmt::format(", {} steps one by one by {} ({} rows a block)", level.steps, by, kernel.rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A walk over chains of matrices as a plan settles it, and its launches: a reduce-then-scan over several levels. First
-// the summaries of pieces are computed level by level, then a walk, a tree or a scan finishes the uppermost chain, then
+// the summaries of chunks are computed level by level, then a walk, a tree or a scan finishes the uppermost chain, then
 // the walks of the lower levels follow, each from the carries that the level above found.
 #pragma once
 
@@ -22,7 +22,7 @@ class MatrixPass {
     // whole walk. Fills in `refusal` where the walk cannot be launched.
     MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, int device, Workspace& workspace,
                std::string& refusal);
-    // Enqueues the launches. In `walk` everything is filled in but what concerns pieces.
+    // Enqueues the launches. In `walk` everything is filled in but what concerns chunks.
     void run(const MatrixWalk& walk, char* scratch, void* stream) const;
     std::string describe() const;
     // The same walk for when all steps are wanted.

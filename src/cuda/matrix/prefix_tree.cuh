@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel for all prefixes of a chain of f32 matrices as a Sklansky parallel prefix network (prefix_tree.h), in one
-// launch, in f32 accuracy on tensor cores (split tf32, wgmma). It is used for chains of summaries, where in a walk each
-// step would wait for the one before.
+// The kernel matrix_tree for chains of summaries, which are products of f32 matrices: all prefixes of a chain by a
+// Sklansky parallel prefix network (prefix_tree.h), in one launch, in f32 accuracy on tensor cores (split tf32, wgmma).
+// In a walk each step would wait for the one before.
 //
 // Ownership  A block computes 64 x 64 numbers of one product. Its two warpgroups divide the terms of the sums
 //            (split-k), 32 at a time. As in product_warpgroup.cuh the transpose is computed: the left operand of a
@@ -33,7 +33,7 @@ inline constexpr int matrix_tree_panel = 2 * matrix_tree_tile * 32;
 inline constexpr int matrix_tree_shared_bytes = 4 * matrix_tree_groups * matrix_tree_panel;
 
 class MatrixTreeBlock {
-    static constexpr int tile = matrix_tree_tile, groups = matrix_tree_groups, chunk = 2;
+    static constexpr int tile = matrix_tree_tile, groups = matrix_tree_groups, eights = 2;
     using Word = MatrixWord<float>;
 
   public:
@@ -134,10 +134,10 @@ class MatrixTreeBlock {
             ptx::fence_async_proxy();
             sync_group();
 #pragma unroll
-            for (int half = 0; half < 4; half += chunk) {
-                uint32_t high[chunk][4], low[chunk][4];
+            for (int half = 0; half < 4; half += eights) {
+                uint32_t high[eights][4], low[eights][4];
 #pragma unroll
-                for (int c = 0; c < chunk; ++c)
+                for (int c = 0; c < eights; ++c)
 #pragma unroll
                     for (int n = 0; n < 4; ++n) split_tf32(m[half + c][n], high[c][n], low[c][n]);
                 float part[32];
@@ -145,13 +145,13 @@ class MatrixTreeBlock {
                 ptx::fence_products();
                 // The small products come first, because the error of rounding towards zero is proportional to the sum.
 #pragma unroll
-                for (int c = 0; c < chunk; ++c)
+                for (int c = 0; c < eights; ++c)
                     ptx::multiply_columns(part, low[c], ptx::describe_columns(panel + 32 * (half + c)), c > 0);
 #pragma unroll
-                for (int c = 0; c < chunk; ++c)
+                for (int c = 0; c < eights; ++c)
                     ptx::multiply_columns(part, high[c], ptx::describe_columns(panel + to_low + 32 * (half + c)), true);
 #pragma unroll
-                for (int c = 0; c < chunk; ++c)
+                for (int c = 0; c < eights; ++c)
                     ptx::multiply_columns(part, high[c], ptx::describe_columns(panel + 32 * (half + c)), true);
                 ptx::wait_for_products();
 #pragma unroll
@@ -240,7 +240,7 @@ class MatrixTreeBlock {
     int64_t chain_;
     int32_t element_;
     float sum_[32];
-    MakeUp<chunk> make_up_;
+    MakeUp<eights> make_up_;
 };
 
 static __global__ void __launch_bounds__(matrix_tree_threads, 2)

@@ -9,20 +9,20 @@
 
 namespace flashscan::cuda {
 
-template <typename Number_, int Rows, int Dim, int RowThreads, int ColumnThreads, int Slab>
+template <typename Number_, int Rows, int Dim, int RowThreads, int ColumnThreads, int KTile>
 struct SimtTile : MatrixRows<Number_, Rows, Dim + MatrixWord<Number_>::width> {
     using Number = Number_;
     using Layout = MatrixRows<Number, Rows, Dim + MatrixWord<Number>::width>;
     using Word = typename Layout::Word;
-    static constexpr int rows = Rows, dim = Dim, slab = Slab, stages = 2;
+    static constexpr int rows = Rows, dim = Dim, k_tile = KTile, stages = 2;
     static constexpr int threads = RowThreads * ColumnThreads;
     static constexpr int width = MatrixWord<Number>::width;
     static constexpr int own_rows = Rows / RowThreads, own_words = Dim / ColumnThreads / width;
-    static constexpr int slab_stride = Dim;
+    static constexpr int k_tile_stride = Dim;
     static constexpr int depth_unit = width;
     static constexpr bool on_tensor_cores = false, by_warpgroups = false;
-    static constexpr int chunk = 1;
-    static_assert(own_rows >= 1 && own_words >= 1 && Slab % width == 0);
+    static constexpr int eights = 1;
+    static_assert(own_rows >= 1 && own_words >= 1 && KTile % width == 0);
 
     Number sum[own_rows][own_words][width];
 
@@ -54,7 +54,7 @@ struct SimtTile : MatrixRows<Number_, Rows, Dim + MatrixWord<Number_>::width> {
             for (int deep = 0; deep < width; ++deep)
 #pragma unroll
                 for (int j = 0; j < own_words; ++j) {
-                    Word right = *reinterpret_cast<const Word*>(matrix + (k + deep) * slab_stride + column(j));
+                    Word right = *reinterpret_cast<const Word*>(matrix + (k + deep) * k_tile_stride + column(j));
 #pragma unroll
                     for (int n = 0; n < width; ++n) {
                         if (conjugate) right.n[n] = conj(right.n[n]);

@@ -17,17 +17,17 @@
 
 namespace flashscan::cuda {
 
-template <int Rows, int Dim, int RowWarps, int ColumnWarps, int Slab, int Stages>
+template <int Rows, int Dim, int RowWarps, int ColumnWarps, int KTile, int Stages>
 struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
     using Number = float;
     using MatrixRows<float, Rows, Dim + 4>::row_stride;
-    static constexpr int rows = Rows, dim = Dim, slab = Slab, stages = Stages;
+    static constexpr int rows = Rows, dim = Dim, k_tile = KTile, stages = Stages;
     static constexpr int threads = 32 * RowWarps * ColumnWarps;
     static constexpr int row_tiles = Rows / (16 * RowWarps), column_tiles = Dim / (8 * ColumnWarps);
-    static constexpr int slab_stride = Dim + 8;
+    static constexpr int k_tile_stride = Dim + 8;
     static constexpr int depth_unit = 8;  // the depth of a product is a multiple of it
     static constexpr bool on_tensor_cores = true, by_warpgroups = false;
-    static constexpr int chunk = 1;
+    static constexpr int eights = 1;
 
     float sum[row_tiles][column_tiles][4];
     MakeUp<1> make_up;
@@ -55,7 +55,7 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
         if (first_column() >= columns) return;
         const int r = static_cast<int>(threadIdx.x % 32) / 4, q = static_cast<int>(threadIdx.x % 4);
         const float* const left = rows_of_r + (first_row() + r) * row_stride + q + k;
-        matrix += q * slab_stride + first_column() + r;
+        matrix += q * k_tile_stride + first_column() + r;
         if (rounded)
             multiply<1>(left, matrix, depth);
         else if (exact)
@@ -104,7 +104,7 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
                 for (int n = 0; n < group; ++n)
 #pragma unroll
                     for (int half = 0; half < 2; ++half)
-                        split_tf32(matrix[(k + 4 * half) * slab_stride + 8 * (j + n)], right_high[n][half],
+                        split_tf32(matrix[(k + 4 * half) * k_tile_stride + 8 * (j + n)], right_high[n][half],
                                    right_low[n][half]);
                 if constexpr (Products == 3) add_products(part, high, right_low);
                 if constexpr (Products >= 2) add_products(part, low, right_high);

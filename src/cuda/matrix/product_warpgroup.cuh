@@ -17,22 +17,22 @@
 
 namespace flashscan::cuda {
 
-// Tensor cores sum 8 Chunk products; these sums are then added in f32.
-template <int Rows, int Dim, int Groups, int Slab, int Stages, int Chunk>
+// Tensor cores sum 8 Eights products; these sums are then added in f32.
+template <int Rows, int Dim, int Groups, int KTile, int Stages, int Eights>
 struct WarpgroupTile {
     using Number = float;
     using Word = MatrixWord<float>;
-    static constexpr int rows = Rows, dim = Dim, slab = Slab, stages = Stages;
+    static constexpr int rows = Rows, dim = Dim, k_tile = KTile, stages = Stages;
     static constexpr int threads = 128 * Groups;
     static constexpr int tiles = Dim / (64 * Groups);
-    static constexpr int row_numbers = 2 * Rows * Dim, slab_stride = Dim + 8;
-    static constexpr int depth_unit = 8 * Chunk;
+    static constexpr int row_numbers = 2 * Rows * Dim, k_tile_stride = Dim + 8;
+    static constexpr int depth_unit = 8 * Eights;
     static constexpr bool on_tensor_cores = true, by_warpgroups = true;
-    static constexpr int chunk = Chunk;
-    static_assert(tiles >= 1 && Dim % 64 == 0 && Slab % (8 * Chunk) == 0);
+    static constexpr int eights = Eights;
+    static_assert(tiles >= 1 && Dim % 64 == 0 && KTile % (8 * Eights) == 0);
 
     float sum[tiles][Rows / 2];
-    MakeUp<Chunk> make_up;
+    MakeUp<Eights> make_up;
 
     // The high part of number (row, column) is here, in the 128-byte swizzle; the low parts follow all high parts.
     static __device__ __forceinline__ int place(int row, int column) {
@@ -104,23 +104,23 @@ struct WarpgroupTile {
                                              int columns) {
         const uint32_t row_address = ptx::shared_address(rows_of_r);
         constexpr uint32_t to_low = Rows * Dim * sizeof(float);
-        const float* const own = matrix + static_cast<int>(threadIdx.x % 4) * slab_stride + own_column();
-        const MakeUp<Chunk> first = make_up;
+        const float* const own = matrix + static_cast<int>(threadIdx.x % 4) * k_tile_stride + own_column();
+        const MakeUp<Eights> first = make_up;
 #pragma unroll
         for (int t = 0; t < tiles; ++t) {
             if (column(t) >= columns) return;
             make_up = first;
-            // A slab begins at the start of one of the rows' panels of 32 columns, or a whole number of slabs after it.
+            // A k-tile begins a whole number of k-tiles after the start of one of the rows' panels of 32 columns.
             const uint32_t panel = row_address + static_cast<uint32_t>((k / 32 * (32 * Rows) + k % 32) * 4);
 #pragma unroll
-            for (int deep = 0; deep < Slab; deep += depth_unit) {
+            for (int deep = 0; deep < KTile; deep += depth_unit) {
                 if (deep >= depth) break;
-                uint32_t high[Chunk][4], low[Chunk][4];
+                uint32_t high[Eights][4], low[Eights][4];
 #pragma unroll
-                for (int c = 0; c < Chunk; ++c)
+                for (int c = 0; c < Eights; ++c)
 #pragma unroll
                     for (int part = 0; part < 4; ++part)
-                        split_tf32(own[(deep + 8 * c + part / 2 * 4) * slab_stride + column(t) + part % 2 * 8],
+                        split_tf32(own[(deep + 8 * c + part / 2 * 4) * k_tile_stride + column(t) + part % 2 * 8],
                                    high[c][part], low[c][part]);
                 const float factor = make_up.next();
                 float part[Rows / 2];
@@ -128,15 +128,15 @@ struct WarpgroupTile {
                 // The small products come first, because the error of rounding towards zero is proportional to the sum.
                 if constexpr (Products == 3)
 #pragma unroll
-                    for (int c = 0; c < Chunk; ++c)
+                    for (int c = 0; c < Eights; ++c)
                         ptx::multiply_columns(part, low[c], rows_at(panel, deep + 8 * c), c > 0);
                 if constexpr (Products >= 2)
 #pragma unroll
-                    for (int c = 0; c < Chunk; ++c)
+                    for (int c = 0; c < Eights; ++c)
                         ptx::multiply_columns(part, high[c], rows_at(panel + to_low, deep + 8 * c),
                                               Products == 3 || c > 0);
 #pragma unroll
-                for (int c = 0; c < Chunk; ++c)
+                for (int c = 0; c < Eights; ++c)
                     ptx::multiply_columns(part, high[c], rows_at(panel, deep + 8 * c), Products >= 2 || c > 0);
                 ptx::wait_for_products();
 #pragma unroll

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that scans chains of small f32 matrices, products alone, r[s] = r[s-1] M[s] (params.h): a single-pass scan
-// with look-back. For small matrices the launches of walk_general.cuh, each of which walks steps one after another,
-// would mostly wait. tuning.cpp plans which chains come here.
+// The kernel matrix_scan, which scans chains of small f32 matrices, products alone, r[s] = r[s-1] M[s] (params.h): a
+// single-pass scan with look-back. For small matrices the launches of walk_general.cuh, each of which walks steps one
+// after another, would mostly wait. tuning.cpp plans which chains come here.
 //
 // Ownership  A block of eight warps owns a chunk of a chain. A warp owns S consecutive steps of it, in shared memory. A
-//            warp computes a product by multiply-adds; a lane has Dim / 8 rows and Dim / 4 columns of it.
+//            warp computes a product by multiply-adds; a lane has Dim / 8 x Dim / 4 numbers of it: every eighth row,
+//            and neighbouring columns.
 // Passes     1. A warp multiplies its steps one after another, and the block scans its warps' totals.
 //            2. Chunks are gathered in groups of 16. A chunk publishes its product, the last chunk of a group that of
-//               the group. The product of everything before a chunk is the row's start times the products of up
-//               to 15 groups and of up to 15 chunks, composed in a tree fixed by its place.
+//               the group. r before a chunk is STATE_IN, if there is one, times the products of the up to 15 earlier
+//               groups and of the up to 15 earlier chunks of its own group. A tree that the chunk's place fixes
+//               multiplies them.
 //            3. With that product every warp computes its own prefixes, which do not wait for each other, and writes
 //               them.
 // Bytes      Every matrix is read once and written once. A chunk publishes up to two products, and reads up to 30
 //            through L2.
-// Work       A step takes 2 - 1 / S products, a chunk about 20 more, of which 13 follow each other.
+// Work       A step takes 2 - 1 / S products, a chunk about 20 more, of which 13 follow each other. The products that
+//            follow each other bound short chains.
 // Sync       The block's warps synchronise by __syncthreads. What passes between blocks shows by its own words whether
 //            it has arrived: the memory is all ones before, which no multiply-add produces (its NaN is 0x7fffffff).
 //            Blocks wait for blocks of lower index only.
@@ -24,7 +27,7 @@
 #include "cuda/device/ptx/async_copy.cuh"
 #include "cuda/device/ptx/exchange.cuh"
 #include "cuda/device/ptx/launch.cuh"
-#include "cuda/matrix/piece.cuh"
+#include "cuda/matrix/chunk.cuh"
 #include "cuda/matrix/small_scan.h"
 
 namespace flashscan::cuda {
@@ -43,7 +46,7 @@ class MatrixScan {
           d_(walk.dim),
           warp_(static_cast<int>(threadIdx.x) / 32),
           lane_(static_cast<int>(threadIdx.x) % 32),
-          steps_(static_cast<int>(walk.piece_steps) / warps),
+          steps_(static_cast<int>(walk.chunk_steps) / warps),
           first_(warp_ * steps_),
           count_(max(min(static_cast<int>(at_.count) - first_, steps_), 0)),
           own_(shared + first_ * slot_numbers),
@@ -56,7 +59,7 @@ class MatrixScan {
         scan_warps();
         ptx::wait_for_launch_before();  // the launch before clears the memory that products are published in
         const bool last = at_.is_last(w_), wanted = w_.emitted != nullptr || last;
-        const int chunk = static_cast<int>(at_.piece), group = chunk / group_chunks, inside = chunk % group_chunks;
+        const int chunk = static_cast<int>(at_.chunk), group = chunk / group_chunks, inside = chunk % group_chunks;
         if (!last && warp_ == warps - 1) publish(total(warps - 1), product_of(chunk));
         const bool publishes = inside == group_chunks - 1 && !last;
         if (!wanted && !publishes) return;
@@ -83,11 +86,11 @@ class MatrixScan {
 
     // Products are published here: first those of the chunks of all chains, then those of the groups.
     __device__ __forceinline__ float* product_of(int64_t chunk) const {
-        return static_cast<float*>(w_.products) + (at_.chain * w_.pieces + chunk) * (Dim * Dim);
+        return static_cast<float*>(w_.products) + (at_.chain * w_.chunks + chunk) * (Dim * Dim);
     }
     __device__ __forceinline__ float* total_of(int64_t group) const {
-        const int64_t groups = (w_.pieces + group_chunks - 1) / group_chunks;
-        return static_cast<float*>(w_.products) + (w_.chains * w_.pieces + at_.chain * groups + group) * (Dim * Dim);
+        const int64_t groups = (w_.chunks + group_chunks - 1) / group_chunks;
+        return static_cast<float*>(w_.products) + (w_.chains * w_.chunks + at_.chain * groups + group) * (Dim * Dim);
     }
 
     // A lane has row lane / 4 and every eighth row after it; its columns are contiguous.
@@ -285,7 +288,7 @@ class MatrixScan {
 
     // Pass 3: computes and stores the prefixes of the warp's steps; `before` is r before the chunk.
     __device__ __forceinline__ void emit_all(const float* before) const {
-        if (at_.piece == 0 && warp_ == 0 && w_.emits_before != 0 && w_.emitted != nullptr) emit_start(before);
+        if (at_.chunk == 0 && warp_ == 0 && w_.emits_before != 0 && w_.emitted != nullptr) emit_start(before);
         const bool ends = at_.is_last(w_) && first_ + count_ == at_.count;
         if (count_ == 0 || (w_.emitted == nullptr && !ends)) return;
         if (warp_ > 0 && before != nullptr) {
@@ -294,7 +297,7 @@ class MatrixScan {
         } else if (warp_ > 0) {
             before = total(warp_ - 1);
         }
-        const int64_t emitted = w_.emitted == nullptr ? 0 : w_.steps - at_.piece * w_.piece_steps;
+        const int64_t emitted = w_.emitted == nullptr ? 0 : w_.steps - at_.chunk * w_.chunk_steps;
 #pragma unroll 1
         for (int i = w_.emitted == nullptr ? count_ - 1 : 0; i < count_; ++i) {
             Sum sum;
@@ -350,7 +353,7 @@ class MatrixScan {
     }
 
     const MatrixWalk& w_;
-    const MatrixPiece at_;
+    const MatrixChunk at_;
     const int d_, warp_, lane_;
     const int steps_, first_, count_;  // steps of a warp, the warp's first step in the chunk, and how many exist
     float *const own_, *const totals_;

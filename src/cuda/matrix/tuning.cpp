@@ -36,7 +36,7 @@ bool takes_as_many(const MatrixKernel& k, const MatrixShape& shape, int64_t step
 }
 
 // A kernel, and the part of its estimate that depends on the shape alone: microseconds of a step on a full and on an
-// idle device, blocks that run at once on a multiprocessor, and blocks of a piece.
+// idle device, blocks that run at once on a multiprocessor, and blocks of a chunk.
 struct Candidate {
     const MatrixKernel* kernel = nullptr;
     double busy = 0, alone = 0, resident = 0;
@@ -95,10 +95,10 @@ class Walks {
     // A lower bound of the time of any walk.
     double least_time(int64_t steps) const { return launch_time + static_cast<double>(steps) * least_step_; }
 
-    // The fastest kernel to walk or summarise `pieces` pieces of `steps` steps of every chain of `all` steps.
-    Choice choose(MatrixWork work, int64_t all, int64_t pieces, int64_t steps) const {
+    // The fastest kernel to walk or summarise `chunks` chunks of `steps` steps of every chain of `all` steps.
+    Choice choose(MatrixWork work, int64_t all, int64_t chunks, int64_t steps) const {
         Choice best;
-        const double count = static_cast<double>(shape.plan_chains) * static_cast<double>(pieces);
+        const double count = static_cast<double>(shape.plan_chains) * static_cast<double>(chunks);
         for (const Candidate& c : candidates_) {
             if (!takes_as_many(*c.kernel, shape, all)) continue;
             const double time =
@@ -126,24 +126,24 @@ class Walks {
         return {tree_, time};
     }
 
-    // The scan of a chain of `steps` steps in one launch; also sets the steps of a piece.
-    Choice choose_scan(int64_t steps, int64_t& piece_steps) const {
-        constexpr int64_t most_pieces = int64_t{matrix_scan_group} * matrix_scan_group;
+    // The scan of a chain of `steps` steps in one launch; also sets the steps of a chunk.
+    Choice choose_scan(int64_t steps, int64_t& chunk_steps) const {
+        constexpr int64_t most_chunks = int64_t{matrix_scan_group} * matrix_scan_group;
         Choice best;
         if (scan_ == nullptr) return best;
         int64_t own = 1;  // how many steps a warp has
         for (int shared = scan_->shared_bytes; shared <= shared_bytes_;
              shared = matrix_scan_shared_bytes(scan_->dim, ++own)) {
-            const int64_t length = own * matrix_scan_warps, pieces = ceil_div(steps, length);
+            const int64_t length = own * matrix_scan_warps, chunks = ceil_div(steps, length);
             // What blocks exchange must not take more memory than half of the chain.
-            if (pieces > most_pieces || 2 * matrix_scan_words(scan_->dim, 1, pieces) > steps * shape.dim * shape.dim)
+            if (chunks > most_chunks || 2 * matrix_scan_words(scan_->dim, 1, chunks) > steps * shape.dim * shape.dim)
                 continue;
-            const double blocks = static_cast<double>(shape.plan_chains) * static_cast<double>(pieces);
+            const double blocks = static_cast<double>(shape.plan_chains) * static_cast<double>(chunks);
             const double waves = round_up(blocks / (multiprocessors_ * std::min(shared_bytes_ / shared, 2)));
             const double time = 2 * launch_time + waves * (2 * static_cast<double>(own) + scan_products) * scan_->step;
             if (best.kernel != nullptr && time >= best.time) continue;
             best = {scan_, time};
-            piece_steps = length;
+            chunk_steps = length;
         }
         return best;
     }
@@ -162,7 +162,7 @@ class Walks {
     const MatrixKernel *tree_ = nullptr, *scan_ = nullptr;
 };
 
-// Dynamic programming over the lengths of pieces at each level.
+// Dynamic programming over the lengths of chunks at each level.
 class Planner {
   public:
     explicit Planner(const Walks& walks) : walks_(walks) {}
@@ -172,10 +172,10 @@ class Planner {
         plan.microseconds = best(steps, most_matrix_levels).time;
         for (int levels = most_matrix_levels;; --levels) {
             const Node n = best(steps, levels);
-            const int64_t pieces = std::max<int64_t>(ceil_div(steps, n.length), 1);
-            plan.levels.push_back({steps, n.length, pieces, n.summarise, n.walk});
+            const int64_t chunks = std::max<int64_t>(ceil_div(steps, n.length), 1);
+            plan.levels.push_back({steps, n.length, chunks, n.summarise, n.walk});
             if (n.summarise == nullptr) return plan;
-            steps = pieces;
+            steps = chunks;
         }
     }
 
@@ -210,21 +210,21 @@ class Planner {
         if (scan.kernel != nullptr && scan.time < best.time) best = {scan.time, scanned, nullptr, scan.kernel};
         const bool is_fine = levels == most_matrix_levels, is_square = !s.has_sums && s.rows == s.dim;
         for (const int64_t length : is_fine ? fine_lengths : coarse_lengths) {
-            const int64_t pieces = ceil_div(steps, length);
-            if (pieces < 2 || 2 * walks_.least_time(length) + launch_time >= best.time) break;
-            const Walks::Choice walk = walks_.choose(MatrixWork::walk, steps, pieces, length);
+            const int64_t chunks = ceil_div(steps, length);
+            if (chunks < 2 || 2 * walks_.least_time(length) + launch_time >= best.time) break;
+            const Walks::Choice walk = walks_.choose(MatrixWork::walk, steps, chunks, length);
             if (2 * walk.time + launch_time >= best.time)
                 continue;  // summaries take at least as long, having more rows
             const Walks::Choice summarise =
-                is_square ? walk : walks_.choose(MatrixWork::summaries, steps, pieces, length);
+                is_square ? walk : walks_.choose(MatrixWork::summaries, steps, chunks, length);
             if (summarise.time + walk.time + launch_time >= best.time) continue;
-            const double time = summarise.time + walk.time + this->best(pieces, levels - 1).time;
+            const double time = summarise.time + walk.time + this->best(chunks, levels - 1).time;
             if (time < best.time) best = {time, length, summarise.kernel, walk.kernel};
         }
         return best;
     }
 
-    // The lengths of pieces that are tried: fine at the lowest level, coarse above, which takes a fraction of the time.
+    // The lengths of chunks that are tried: fine at the lowest level, coarse above, which takes a fraction of the time.
     static constexpr std::array<int64_t, 16> fine{4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 256};
     static constexpr std::array<int64_t, 8> coarse{4, 6, 8, 12, 16, 32, 64, 128};
     static constexpr std::span<const int64_t> fine_lengths{fine}, coarse_lengths{coarse};

@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that walks chains of matrices: r[s] = r[s-1] M[s] + u[s]. params.h says how products of matrices and
-// affine maps, forward and backward, become this one recurrence.
+// The kernel matrix_walk, which walks chains of matrices of any dtype: r[s] = r[s-1] M[s] + u[s]. params.h says how
+// products of matrices and affine maps, forward and backward, become this one recurrence.
 //
-// Time is cut into pieces (chunks). A piece is summarised first: it maps r to r P + U, where P is computed like r, from
-// M[0] on with all of its d rows, and U like r with zeros before. The summaries form a chain of the same kind with one
-// step for each piece; the r of this chain are the r[-1] of the pieces and the r after the last step. This is a
-// reduce-then-scan: n steps cost 2n products, in any number of pieces side by side, and a reduction costs n. Nothing
-// depends on timing.
+// Time is cut into chunks. A launch summarises them: a chunk maps r to r P + U, where P is computed like r, from M[0]
+// on with all of its d rows, and U like r with zeros before. The summaries form a chain of the same kind with one step
+// for each chunk; the r of this chain are the r[-1] of the chunks, from which another launch walks, and the r after the
+// last step. This is a reduce-then-scan: n steps cost 2n products, in any number of chunks side by side, and a
+// reduction costs n. Nothing depends on timing.
 //
-// Ownership  A block owns a piece of a chain's time and Tile::rows of its rows, which stay in shared memory from the
-//            first step to the last. M is loaded in slabs (k-tiles) of some of its rows, through a ring buffer of
+// Ownership  A block owns a chunk of a chain's time and Tile::rows of its rows, which stay in shared memory from the
+//            first step to the last. M is loaded in k-tiles of some of its rows, through a ring buffer of
 //            Tile::stages, by cp.async. How threads divide a product is up to the Tile: product_simt.cuh,
 //            product_tensor.cuh or product_warpgroup.cuh.
 // Bytes      M is read once for every Tile::rows rows of r in every launch; u is read and r written once.
-// Sync       __syncthreads once for each slab, once for each step, and once more where r is emitted. Launches for
+// Bound      The products of a chunk follow each other: few blocks wait for the latency of a step, on an H200 1.3 us
+//            for 16 rows of 64 numbers and 10 us of 256, and many for the multiply-adds or the tensor cores.
+// Sync       __syncthreads once for each k-tile, once for each step, and once more where r is emitted. Launches for
 //            summaries and for walks follow each other on the stream.
-// Limits     Tile::rows rows of d numbers and the slabs must fit the shared memory of a block.
+// Limits     Tile::rows rows of d numbers and the k-tiles must fit the shared memory of a block.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/ptx/wgmma.cuh"
+#include "cuda/matrix/chunk.cuh"
 #include "cuda/matrix/numbers.cuh"
-#include "cuda/matrix/piece.cuh"
 
 namespace flashscan::cuda {
 
 template <typename Tile>
 inline constexpr int matrix_shared_bytes = static_cast<int>(sizeof(typename Tile::Number)) *
-                                           (Tile::row_numbers + Tile::stages * Tile::slab * Tile::slab_stride);
+                                           (Tile::row_numbers + Tile::stages * Tile::k_tile * Tile::k_tile_stride);
 
 // Plain is for f32 matrices that are neither transposed nor conjugated, without u and with everything aligned to 16
 // bytes. It has a third of the code, the fetching of which takes a noticeable part of small problems.
@@ -44,14 +46,14 @@ class MatrixBlock {
         : w_(walk),
           at_(walk, Tile::rows, !Plain && walk.addend != nullptr),
           row_(shared),
-          slabs_(shared + Tile::row_numbers),
+          k_tiles_(shared + Tile::row_numbers),
           d_(walk.dim) {
         copies_ = is_transposed()                               ? Copies::numbers
                   : in_words(w_.matrix, w_.matrix_dtype)        ? Copies::words
                   : sizeof(Number) == 4 && in_octets(w_.matrix) ? Copies::octets
                                                                 : Copies::numbers;
         depth_ = (d_ + Tile::depth_unit - 1) / Tile::depth_unit * Tile::depth_unit;
-        slabs_of_step_ = (d_ + Tile::slab - 1) / Tile::slab;
+        k_tiles_of_step_ = (d_ + Tile::k_tile - 1) / Tile::k_tile;
     }
 
     __device__ __forceinline__ void run() {
@@ -139,12 +141,12 @@ class MatrixBlock {
             Tile::put(row_, row, at_.first_row + row, one(Number{}));
     }
 
-    // Loads r[-1] of the piece; where there is none, the rows stay zeros or become those of the unit matrix.
+    // Loads r[-1] of the chunk; where there is none, the rows stay zeros or become those of the unit matrix.
     __device__ __forceinline__ void load_start(MatrixStart kind) const {
         if (kind == MatrixStart::nothing && !at_.adds) load_unit_rows();
         if (kind != MatrixStart::carried) return;
         constexpr Dtype own = dtype_of<Number>;
-        if (at_.piece > 0) {
+        if (at_.chunk > 0) {
             load_rows(w_.carries, own, at_.own(w_));
             return;
         }
@@ -197,32 +199,32 @@ class MatrixBlock {
         });
     }
 
-    // The loop over steps and slabs: it fetches slabs Tile::stages - 1 ahead of the one that it multiplies.
+    // The loop over steps and k-tiles: it fetches k-tiles Tile::stages - 1 ahead of the one that it multiplies.
     __device__ __forceinline__ void walk(int64_t first) {
         Tile tile;
         tile.clear();
         Tile::publish();
         int64_t s = first, fetch_step = first;
-        int slab = 0, stage = 0, fetch_slab = 0, fetch_stage = 0, ahead = Tile::stages - 1;
+        int k_tile = 0, stage = 0, fetch_k_tile = 0, fetch_stage = 0, ahead = Tile::stages - 1;
         while (s < at_.count) {
             if (ahead == 0) {
                 ptx::wait_for_copy_groups<Tile::stages - 2>();
                 __syncthreads();
             }
-            if (fetch_step < at_.count) fetch(fetch_step, fetch_slab, fetch_stage);
+            if (fetch_step < at_.count) fetch(fetch_step, fetch_k_tile, fetch_stage);
             ptx::end_copy_group();
             if (++fetch_stage == Tile::stages) fetch_stage = 0;
-            if (++fetch_slab == slabs_of_step_) fetch_slab = 0, ++fetch_step;
+            if (++fetch_k_tile == k_tiles_of_step_) fetch_k_tile = 0, ++fetch_step;
             if (ahead > 0) {
                 --ahead;
                 continue;
             }
-            const int k = slab * Tile::slab;
-            tile.multiply(row_, k, slabs_ + stage * Tile::slab * Tile::slab_stride, min(Tile::slab, depth_ - k), d_,
-                          !Plain && w_.matrix_dtype != dtype_of<Number>, !Plain && w_.rounded_factors != 0,
+            const int k = k_tile * Tile::k_tile;
+            tile.multiply(row_, k, k_tiles_ + stage * Tile::k_tile * Tile::k_tile_stride, min(Tile::k_tile, depth_ - k),
+                          d_, !Plain && w_.matrix_dtype != dtype_of<Number>, !Plain && w_.rounded_factors != 0,
                           is_conjugate());
             if (++stage == Tile::stages) stage = 0;
-            if (++slab < slabs_of_step_) continue;
+            if (++k_tile < k_tiles_of_step_) continue;
             __syncthreads();
             tile.store(row_, d_);
             tile.clear();
@@ -231,15 +233,15 @@ class MatrixBlock {
                 settle(s);
             }
             Tile::publish();
-            slab = 0;
+            k_tile = 0;
             ++s;
         }
     }
 
-    // Starts the copy of rows slab * Tile::slab and on of M[s] into a stage.
-    __device__ __forceinline__ void fetch(int64_t s, int slab, int stage) const {
-        Number* const to = slabs_ + stage * Tile::slab * Tile::slab_stride;
-        const int first = slab * Tile::slab, there = min(Tile::slab, d_ - first);
+    // Starts the copy of rows k_tile * Tile::k_tile and on of M[s] into a stage.
+    __device__ __forceinline__ void fetch(int64_t s, int k_tile, int stage) const {
+        Number* const to = k_tiles_ + stage * Tile::k_tile * Tile::k_tile_stride;
+        const int first = k_tile * Tile::k_tile, there = min(Tile::k_tile, d_ - first);
         const int64_t element = at_.place(s) * d_ * d_, from = element + static_cast<int64_t>(first) * d_;
         if (Plain || copies_ == Copies::words)
             fetch_words(to, static_cast<const Number*>(w_.matrix) + from, there);
@@ -247,16 +249,16 @@ class MatrixBlock {
             fetch_octets(to, from, there);
         else
             fetch_numbers(to, element, first, there);
-        if (first + there == depth_ || there == Tile::slab) return;
+        if (first + there == depth_ || there == Tile::k_tile) return;
         // Rows are filled up with zeros to a multiple of the depth of a product.
-        for (int i = threadIdx.x; i < (min(Tile::slab, depth_ - first) - there) * Tile::dim; i += Tile::threads)
-            to[(there + i / Tile::dim) * Tile::slab_stride + i % Tile::dim] = Number{};
+        for (int i = threadIdx.x; i < (min(Tile::k_tile, depth_ - first) - there) * Tile::dim; i += Tile::threads)
+            to[(there + i / Tile::dim) * Tile::k_tile_stride + i % Tile::dim] = Number{};
     }
     __device__ __forceinline__ void fetch_words(Number* to, const Number* from, int there) const {
 #pragma unroll 2
         for (int i = threadIdx.x; i < there * row_words; i += Tile::threads) {
             const int k = i / row_words, n = i % row_words * width;
-            if (n < d_) ptx::copy_async<16>(to + k * Tile::slab_stride + n, from + k * d_ + n);
+            if (n < d_) ptx::copy_async<16>(to + k * Tile::k_tile_stride + n, from + k * d_ + n);
         }
     }
     // Copies eight 16-bit numbers at a time, converted to f32.
@@ -272,8 +274,8 @@ class MatrixBlock {
                 float4 x[2];
                 widen(words.x, x[0].x, x[0].y), widen(words.y, x[0].z, x[0].w);
                 widen(words.z, x[1].x, x[1].y), widen(words.w, x[1].z, x[1].w);
-                *reinterpret_cast<float4*>(to + k * Tile::slab_stride + n) = x[0];
-                *reinterpret_cast<float4*>(to + k * Tile::slab_stride + n + 4) = x[1];
+                *reinterpret_cast<float4*>(to + k * Tile::k_tile_stride + n) = x[0];
+                *reinterpret_cast<float4*>(to + k * Tile::k_tile_stride + n + 4) = x[1];
             }
         }
     }
@@ -285,13 +287,13 @@ class MatrixBlock {
     }
     __device__ __forceinline__ void fetch_numbers(Number* to, int64_t element, int first, int there) const {
         const bool across = is_transposed();
-        const int fast = across ? Tile::slab : Tile::dim;
-        for (int i = threadIdx.x; i < Tile::slab * Tile::dim; i += Tile::threads) {
+        const int fast = across ? Tile::k_tile : Tile::dim;
+        for (int i = threadIdx.x; i < Tile::k_tile * Tile::dim; i += Tile::threads) {
             const int k = across ? i % fast : i / fast, n = across ? i / fast : i % fast;
             if (k >= there || n >= d_) continue;
             const int64_t from = element + (across ? static_cast<int64_t>(n) * d_ + first + k
                                                    : static_cast<int64_t>(first + k) * d_ + n);
-            Number* const number = to + k * Tile::slab_stride + n;
+            Number* const number = to + k * Tile::k_tile_stride + n;
             if (w_.matrix_dtype != dtype_of<Number>) {
                 *number = load_number<Number>(w_.matrix, w_.matrix_dtype, from);
                 continue;
@@ -303,7 +305,7 @@ class MatrixBlock {
         }
     }
 
-    // Stores r after the last step, or the summary of the piece.
+    // Stores r after the last step, or the summary of the chunk.
     __device__ __forceinline__ void finish() const {
         constexpr Dtype own = dtype_of<Number>;
         if (w_.work == MatrixWork::summaries) {
@@ -324,7 +326,7 @@ class MatrixBlock {
         });
     }
 
-    // How slabs are copied: what a thread copies at a time.
+    // How k-tiles are copied: what a thread copies at a time.
     enum class Copies {
         words,   // 16 bytes
         octets,  // eight 16-bit numbers
@@ -332,11 +334,11 @@ class MatrixBlock {
     };
 
     const MatrixWalk& w_;
-    const MatrixPiece at_;
+    const MatrixChunk at_;
     Number* const row_;
-    Number* const slabs_;
+    Number* const k_tiles_;
     const int d_;
-    int depth_, slabs_of_step_;
+    int depth_, k_tiles_of_step_;
     Copies copies_;
 };
 

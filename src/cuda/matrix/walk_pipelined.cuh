@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warp-specialised kernel that walks pieces of chains of f32 matrices without addends, r[s] = r[s-1] M[s]
-// (params.h), in f32 accuracy on tensor cores (split tf32, wgmma). Prefix products and reductions of f32 matrices spend
-// most of their time in it. As in walk_general.cuh, pieces are summarised by one launch and walked by another.
+// The warp-specialised kernel matrix_pipeline, which walks chunks of chains of f32 matrices without addends,
+// r[s] = r[s-1] M[s] (params.h), in f32 accuracy on tensor cores (split tf32, wgmma). Prefix products and reductions of
+// f32 matrices spend most of their time in it. As in walk_general.cuh, chunks are summarised by one launch and walked by
+// another.
 //
-// Ownership  A block owns a piece of a chain's time and 64 rows of r for each group of consumers. Its last warpgroup is
+// Ownership  A block owns a chunk of a chain's time and 64 rows of r for each group of consumers. Its last warpgroup is
 //            the producer (walk_pipelined_producer.cuh): it splits M into high and low parts of tf32 and writes both,
 //            StageDepth rows at a time, into a ring buffer of stages in shared memory. The other warpgroups are
 //            consumers: each has 64 rows of r, or with ColumnGroups the same rows and a part of the columns. A warp
@@ -12,7 +13,7 @@
 // Order      Within a product the order of k is free. Eight k are taken as 0 2 4 6 1 3 5 7, so that the k of r that a
 //            lane needs are the columns of the sum that it holds. A stage has 16-byte words of four k of a column, and
 //            a row of words for each half of eight k, so that neighbouring lanes store neighbouring words. Tensor cores
-//            sum 8 Chunk products; these sums are added in f32 (MakeUp).
+//            sum 8 Eights products; these sums are added in f32 (MakeUp).
 // Bytes      M is read once for every tile of rows.
 // Sync       Two mbarriers for each stage, between producer and consumers, and with ColumnGroups two named barriers in
 //            each step.
@@ -29,12 +30,12 @@ namespace flashscan::cuda {
 template <typename Tile>
 class MatrixPipeline {
     using Word = MatrixWord<float>;
-    static constexpr uint32_t step_chunks = Tile::dim / (8 * Tile::chunk);
+    static constexpr uint32_t step_k_blocks = Tile::dim / (8 * Tile::eights);
     static constexpr int dim = Tile::dim, row_words = dim / 4, column_tiles = Tile::columns / 64;
     // Whether r is stored to memory while it is multiplied. That saves a tenth of a walk's time; larger tiles lack the
     // registers for it.
     static constexpr bool stores_late = dim <= 128;
-    static constexpr int stage_chunks = Tile::stage_depth / (8 * Tile::chunk);
+    static constexpr int stage_k_blocks = Tile::stage_depth / (8 * Tile::eights);
 
   public:
     __device__ __forceinline__ MatrixPipeline(const MatrixWalk& walk, unsigned char* shared)
@@ -142,14 +143,14 @@ class MatrixPipeline {
         });
     }
 
-    // Stores the part of the lane's words of r that is stored during chunk `chunk` of a product.
-    __device__ __forceinline__ void store_share(float* to, int chunk) const {
+    // Stores the part of the lane's words of r that is stored during k-block `k_block` of a product.
+    __device__ __forceinline__ void store_share(float* to, int k_block) const {
         constexpr int words = Tile::columns / 4, own = words / 2;
-        constexpr int share = own > static_cast<int>(step_chunks) ? own / static_cast<int>(step_chunks) : 1;
-        if (chunk * share >= own) return;
+        constexpr int share = own > static_cast<int>(step_k_blocks) ? own / static_cast<int>(step_k_blocks) : 1;
+        if (k_block * share >= own) return;
 #pragma unroll
         for (int n = 0; n < share; ++n) {
-            const int i = thread_ % 32 + 32 * (chunk * share + n);
+            const int i = thread_ % 32 + 32 * (k_block * share + n);
             const int row = first_row() + i / words, word = first_column() / 4 + i % words;
             *reinterpret_cast<Word*>(to + row * dim + 4 * word) = r_[place(row, word)];
         }
@@ -165,7 +166,7 @@ class MatrixPipeline {
 #pragma unroll 1
         for (int64_t s = has_start ? -1 : 0; s < at_.count; ++s) {
             if (s < first_step()) {
-                const bool first = s == 0, carried = at_.piece > 0;
+                const bool first = s == 0, carried = at_.chunk > 0;
                 const void* const start = kind_ != MatrixStart::carried ? nullptr : carried ? w_.carries : w_.started;
                 load_rows(first ? w_.matrix : start,
                           first     ? at_.place(0)
@@ -194,7 +195,7 @@ class MatrixPipeline {
         }
         finish();
     }
-    // Stores r after the last step, or the piece's product.
+    // Stores r after the last step, or the chunk's product.
     __device__ __forceinline__ void finish() const {
         const bool summary = w_.work == MatrixWork::summaries;
         if (!summary && !at_.is_last(w_)) return;
@@ -208,32 +209,32 @@ class MatrixPipeline {
         }
     }
 
-    // A chunk (8 Chunk columns) of the warp's rows as left operands.
+    // A k-block (8 Eights columns) of the warp's rows as left operands.
     struct Factors {
-        uint32_t high[Tile::chunk][4], low[Tile::chunk][4];
+        uint32_t high[Tile::eights][4], low[Tile::eights][4];
     };
-    __device__ __forceinline__ void load_factors(Factors& f, uint32_t chunk) const {
+    __device__ __forceinline__ void load_factors(Factors& f, uint32_t k_block) const {
 #pragma unroll
-        for (int c = 0; c < Tile::chunk; ++c)
+        for (int c = 0; c < Tile::eights; ++c)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const float2 x = pair(half, chunk * Tile::chunk + c);
+                const float2 x = pair(half, k_block * Tile::eights + c);
                 split_tf32(x.x, f.high[c][half], f.low[c][half]);
                 split_tf32(x.y, f.high[c][2 + half], f.low[c][2 + half]);
             }
     }
-    // Starts the products of a chunk with 64 columns of M as one group of asynchronous products.
+    // Starts the products of a k-block with 64 columns of M as one group of asynchronous products.
     static __device__ __forceinline__ void begin_products(float (&part)[32], const Factors& left, uint64_t right) {
         constexpr uint64_t to_low = Tile::stage_words, eight_k = 2 * dim;  // in units of 16 bytes
         ptx::fence_products();
         // The small products come first, because the error of rounding towards zero is proportional to the sum so far.
 #pragma unroll
-        for (int c = 0; c < Tile::chunk; ++c) ptx::multiply_columns(part, left.low[c], right + c * eight_k, c > 0);
+        for (int c = 0; c < Tile::eights; ++c) ptx::multiply_columns(part, left.low[c], right + c * eight_k, c > 0);
 #pragma unroll
-        for (int c = 0; c < Tile::chunk; ++c)
+        for (int c = 0; c < Tile::eights; ++c)
             ptx::multiply_columns(part, left.high[c], right + to_low + c * eight_k, true);
 #pragma unroll
-        for (int c = 0; c < Tile::chunk; ++c) ptx::multiply_columns(part, left.high[c], right + c * eight_k, true);
+        for (int c = 0; c < Tile::eights; ++c) ptx::multiply_columns(part, left.high[c], right + c * eight_k, true);
         ptx::end_products();
     }
     // Waits for all groups but the last `Later` and adds `part`, the result of the last of the finished ones, whose
@@ -243,7 +244,7 @@ class MatrixPipeline {
                                                         float factor) {
         ptx::wait_for_ended_products<Later>();
 #pragma unroll
-        for (int c = 0; c < Tile::chunk; ++c) ptx::release_operand(left.high[c]), ptx::release_operand(left.low[c]);
+        for (int c = 0; c < Tile::eights; ++c) ptx::release_operand(left.high[c]), ptx::release_operand(left.low[c]);
 #pragma unroll
         for (int i = 0; i < 32; ++i) sum[i] = fmaf(part[i], factor, sum[i]);
     }
@@ -258,7 +259,7 @@ class MatrixPipeline {
         if (thread_ % 32 == 0) ptx::arrive(ring_.empty(stage));
         if (++stage == Tile::stages) stage = 0, phase ^= 1;
     }
-    static constexpr uint64_t chunk_words = 2 * Tile::chunk * dim;  // 16-byte words of a chunk in a stage
+    static constexpr uint64_t k_block_words = 2 * Tile::eights * dim;  // 16-byte words of a k-block in a stage
 
     // Computes sum_ = r M, with M in the stages from `stage` on, and stores r at `emitted` unless it is null.
     __device__ __forceinline__ void multiply(int& stage, uint32_t& phase, float* emitted) {
@@ -273,39 +274,39 @@ class MatrixPipeline {
         }
         Factors left;
         load_factors(left, 0);
-        uint32_t chunk = 0;
+        uint32_t k_block = 0;
 #pragma unroll 1
         for (int i = 0; i < step_stages_; ++i) {
             const uint64_t right = await(stage, phase);
 #pragma unroll
-            for (int c = 0; c < stage_chunks; ++c, ++chunk) {
-                if (static_cast<int>(chunk) * 8 * Tile::chunk >= d_) break;
-                multiply_chunk(left, chunk, right + c * chunk_words, emitted);
+            for (int c = 0; c < stage_k_blocks; ++c, ++k_block) {
+                if (static_cast<int>(k_block) * 8 * Tile::eights >= d_) break;
+                multiply_k_block(left, k_block, right + c * k_block_words, emitted);
             }
             free(stage, phase);
         }
     }
-    // For a single consumer, which has the tensor cores to itself: it starts the products of a chunk before it waits
-    // for those of the chunk before.
+    // For a single consumer, which has the tensor cores to itself: it starts the products of a k-block before it waits
+    // for those of the k-block before.
     __device__ __forceinline__ void multiply_alone(uint64_t right, float* emitted) {
         static_assert(Tile::consumers > 1 || (Tile::stage_depth == dim && column_tiles == 1));
-        Factors left[step_chunks];
-        float part[2][32], factor[step_chunks];
+        Factors left[step_k_blocks];
+        float part[2][32], factor[step_k_blocks];
         load_factors(left[0], 0);
 #pragma unroll
-        for (int c = 0; c < static_cast<int>(step_chunks); ++c) {
+        for (int c = 0; c < static_cast<int>(step_k_blocks); ++c) {
             factor[c] = make_up_.next();
-            begin_products(part[c % 2], left[c], right + c * chunk_words);
-            if (c + 1 < static_cast<int>(step_chunks)) load_factors(left[c + 1], c + 1);
+            begin_products(part[c % 2], left[c], right + c * k_block_words);
+            if (c + 1 < static_cast<int>(step_k_blocks)) load_factors(left[c + 1], c + 1);
             if (emitted != nullptr) store_share(emitted, c);
             if (c > 0) add_products<1>(sum_[0], part[(c - 1) % 2], left[c - 1], factor[c - 1]);
         }
-        constexpr int last = step_chunks - 1;
+        constexpr int last = step_k_blocks - 1;
         add_products<0>(sum_[0], part[last % 2], left[last], factor[last]);
     }
-    // Multiplies a chunk. `left` holds the operands of the chunk and is replaced by those of the next one; `right` is
-    // the descriptor of the chunk's part of M.
-    __device__ __forceinline__ void multiply_chunk(Factors& left, uint32_t chunk, uint64_t right, float* emitted) {
+    // Multiplies a k-block. `left` holds its operands and is replaced by those of the next one; `right` is the
+    // descriptor of its part of M.
+    __device__ __forceinline__ void multiply_k_block(Factors& left, uint32_t k_block, uint64_t right, float* emitted) {
         Factors next{};
         const float factor = make_up_.next();
 #pragma unroll
@@ -313,8 +314,8 @@ class MatrixPipeline {
             if (first_column() + 64 * j >= d_) break;
             float part[32];
             begin_products(part, left, right + 64 * j);
-            if (j == 0 && chunk + 1 < step_chunks) load_factors(next, chunk + 1);
-            if (stores_late && j == 0 && emitted != nullptr) store_share(emitted, static_cast<int>(chunk));
+            if (j == 0 && k_block + 1 < step_k_blocks) load_factors(next, k_block + 1);
+            if (stores_late && j == 0 && emitted != nullptr) store_share(emitted, static_cast<int>(k_block));
             add_products<0>(sum_[j], part, left, factor);
         }
         left = next;
@@ -334,7 +335,7 @@ class MatrixPipeline {
     }
 
     const MatrixWalk& w_;
-    const MatrixPiece at_;
+    const MatrixChunk at_;
     Word* const r_;
     const PipelineRing<Tile> ring_;
     const int d_, step_stages_, group_, thread_;
@@ -343,7 +344,7 @@ class MatrixPipeline {
     MatrixStart kind_;
     bool skips_;  // whether r[0] is M[0], so that there is no product at step 0
     float sum_[column_tiles][32];
-    MakeUp<Tile::chunk> make_up_;
+    MakeUp<Tile::eights> make_up_;
 };
 
 template <typename Tile>

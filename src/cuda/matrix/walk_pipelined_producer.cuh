@@ -6,8 +6,8 @@
 #include "cuda/device/ptx/async_proxy.cuh"
 #include "cuda/device/ptx/cluster.cuh"
 #include "cuda/device/ptx/exchange.cuh"
+#include "cuda/matrix/chunk.cuh"
 #include "cuda/matrix/numbers.cuh"
-#include "cuda/matrix/piece.cuh"
 #include "cuda/matrix/walk_pipelined_tile.h"
 
 namespace flashscan::cuda {
@@ -44,7 +44,7 @@ class PipelineProducer {
 
   public:
     // Produces M of the steps of `at` from `first` on.
-    __device__ __forceinline__ PipelineProducer(const MatrixWalk& walk, const MatrixPiece& at, int64_t first,
+    __device__ __forceinline__ PipelineProducer(const MatrixWalk& walk, const MatrixChunk& at, int64_t first,
                                                 const PipelineRing<Tile>& ring, int thread)
         : w_(walk), at_(at), ring_(ring), d_(walk.dim), thread_(thread), first_(first) {}
 
@@ -144,7 +144,7 @@ class PipelineProducer {
     }
 
     const MatrixWalk& w_;
-    const MatrixPiece& at_;
+    const MatrixChunk& at_;
     const PipelineRing<Tile>& ring_;
     const int d_, thread_;
     const int64_t first_;

@@ -4,9 +4,9 @@
 
 namespace flashscan::cuda {
 
-template <int Dim, int RowGroups, int ColumnGroups, int StageDepth, int Stages, int Chunk>
+template <int Dim, int RowGroups, int ColumnGroups, int StageDepth, int Stages, int Eights>
 struct PipelineTile {
-    static constexpr int dim = Dim, row_groups = RowGroups, column_groups = ColumnGroups, chunk = Chunk;
+    static constexpr int dim = Dim, row_groups = RowGroups, column_groups = ColumnGroups, eights = Eights;
     static constexpr int consumers = RowGroups * ColumnGroups, threads = 128 * (consumers + 1);
     static constexpr int rows = 64 * RowGroups, columns = Dim / ColumnGroups;  // rows of a block, columns of a consumer
     static constexpr int stage_depth = StageDepth, stages = Stages;
@@ -17,7 +17,7 @@ struct PipelineTile {
     // Registers of a thread of each role. Together they are those of a multiprocessor, or of half of it.
     static constexpr int consumer_registers = consumers == 1 ? 168 : columns > 128 ? 208 : 184;
     static constexpr int producer_registers = (consumers == 1 ? 256 : 504) - consumers * consumer_registers;
-    static_assert(columns % 64 == 0 && StageDepth % (8 * Chunk) == 0 && stage_words % 128 == 0);
+    static_assert(columns % 64 == 0 && StageDepth % (8 * Eights) == 0 && stage_words % 128 == 0);
 };
 
 }  // namespace flashscan::cuda

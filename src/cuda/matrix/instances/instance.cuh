@@ -45,12 +45,12 @@ MatrixKernels make_matrix_kernels(std::span<const MatrixKernel> walks) {
 
 template <typename Number>
 const MatrixKernels& make_simt_kernels() {
-    constexpr int slab = sizeof(Number) > 8 ? 8 : 16;
+    constexpr int k_tile = sizeof(Number) > 8 ? 8 : 16;
     constexpr double rate = 60.0 / (is_complex(dtype_of<Number>) ? 4 : 1) * (sizeof(RealOf<Number>) == 4 ? 1.5 : 1);
     constexpr double slower = 90 / rate;
     static const std::array walks{
-        make_matrix_walk<SimtTile<Number, 32, 32, 16, 8, slab>>(1.2 * slower, rate),
-        make_matrix_walk<SimtTile<Number, 32, 128, 8, 32, slab>>(6 * slower, rate),
+        make_matrix_walk<SimtTile<Number, 32, 32, 16, 8, k_tile>>(1.2 * slower, rate),
+        make_matrix_walk<SimtTile<Number, 32, 128, 8, 32, k_tile>>(6 * slower, rate),
         make_matrix_walk<SimtTile<Number, 4, 1024, 1, 256, 2>>(50 * slower, rate),
     };
     static const MatrixKernels kernels = make_matrix_kernels<Number>(walks);

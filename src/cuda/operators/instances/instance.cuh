@@ -6,7 +6,7 @@
 
 #include "cuda/operators/instances/table.h"
 #include "cuda/operators/numbers_backward.cuh"
-#include "cuda/operators/numbers_with_index.cuh"
+#include "cuda/operators/numbers_general_index.cuh"
 #include "cuda/operators/tiny_matrices.cuh"
 
 namespace flashscan::cuda {

@@ -13,9 +13,9 @@ __device__ __forceinline__ void clear_counters(const MatrixWalk& w) {
         w.counters[i] = 0;
 }
 
-struct MatrixPiece {
-    int64_t piece, chain;
-    int64_t all;              // steps of the piece
+struct MatrixChunk {
+    int64_t chunk, chain;
+    int64_t all;              // steps of the chunk
     int64_t count;            // steps that the block walks
     int64_t places;           // steps whose r it emits
     int32_t rows, first_row;  // rows of r or P, and the first that the block has
@@ -23,12 +23,12 @@ struct MatrixPiece {
     bool adds, emits;
 
     // `has_addend` tells whether the walk has u.
-    __device__ __forceinline__ MatrixPiece(const MatrixWalk& w, int tile_rows, bool has_addend) {
+    __device__ __forceinline__ MatrixChunk(const MatrixWalk& w, int tile_rows, bool has_addend) {
         // These counts fit into 32 bits, as a grid has fewer blocks, and divisions of 64 bits are slow.
-        const auto pieces = static_cast<uint32_t>(w.pieces), tiles_of_rows = static_cast<uint32_t>(w.row_tiles);
+        const auto chunks = static_cast<uint32_t>(w.chunks), tiles_of_rows = static_cast<uint32_t>(w.row_tiles);
         const auto tile = static_cast<int32_t>(blockIdx.x % tiles_of_rows);
-        piece = blockIdx.x / tiles_of_rows % pieces;
-        chain = blockIdx.x / tiles_of_rows / pieces;
+        chunk = blockIdx.x / tiles_of_rows % chunks;
+        chain = blockIdx.x / tiles_of_rows / chunks;
         // Tiles of rows are those of U (or r), then those of P.
         const bool has_rows = w.work == MatrixWork::walk || has_addend;
         const int32_t tiles = has_rows ? (w.rows + tile_rows - 1) / tile_rows : 0;
@@ -45,14 +45,14 @@ struct MatrixPiece {
     __device__ __forceinline__ int64_t rows_at(int64_t element, int dim) const {
         return (element * rows + first_row) * dim;
     }
-    // The number of the piece among those of all chains: where its summary is, and its carry.
-    __device__ __forceinline__ int64_t own(const MatrixWalk& w) const { return chain * w.pieces + piece; }
-    __device__ __forceinline__ bool is_last(const MatrixWalk& w) const { return piece == w.pieces - 1; }
+    // The number of the chunk among those of all chains: where its summary is, and its carry.
+    __device__ __forceinline__ int64_t own(const MatrixWalk& w) const { return chain * w.chunks + chunk; }
+    __device__ __forceinline__ bool is_last(const MatrixWalk& w) const { return chunk == w.chunks - 1; }
 
     __device__ __forceinline__ MatrixStart start(const MatrixWalk& w) const {
         if (w.work == MatrixWork::summaries)
             return product || w.adds_before == 0 ? MatrixStart::nothing : MatrixStart::zeros;
-        return piece > 0 ? MatrixStart::carried : w.start;
+        return chunk > 0 ? MatrixStart::carried : w.start;
     }
     // The element of MatrixWalk::last that belongs to the chain.
     __device__ __forceinline__ int64_t last_place(const MatrixWalk& w) const {
@@ -74,9 +74,9 @@ struct MatrixPiece {
         base_ = outer * w.places.outer + own % inside * w.places.inner +
                 (w.turned != 0 ? from + length - 1 : from) * w.places.time;
         stride_ = w.turned != 0 ? -w.places.time : w.places.time;
-        const int64_t skipped = piece * w.piece_steps;
+        const int64_t skipped = chunk * w.chunk_steps;
         base_ += skipped * stride_;
-        all = places = count = max(min(length - skipped, w.piece_steps), int64_t{0});
+        all = places = count = max(min(length - skipped, w.chunk_steps), int64_t{0});
         if (w.work != MatrixWork::walk || w.leaves_end == 0 || !is_last(w) || count == 0) return;
         --count;
         if (w.emits_before == 0) --places;
