@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "chunked" of gated layers, backward: a chained scan from the last chunk to the first. Let v be the
+// The kernel "chunked" of gated layers, gated_backward: a chained scan from the last chunk to the first. Let v be the
 // activated and gated input, e the gradient of h that comes from OUTPUT, and h[t-1] be read from OUTPUT, RESERVE or
 // STATE_IN. Then
 //
@@ -16,6 +16,7 @@
 //            order and stores one number for each channel; edges.cuh adds the numbers of blocks in order.
 // Bytes      Every element of the named arrays moves once, h of a lane's first step twice; 8 bytes for each pack of V
 //            channels and chunk.
+// Bound      As forward.cuh.
 // Sync       One to three __syncthreads in a block; carries between blocks as in scan.cuh.
 // Limits     None where Plain is false.
 #pragma once
@@ -39,8 +40,8 @@ struct GatedBackward {
     // Whether lanes keep numbers of the decay for pass 3.
     static constexpr bool keeps = Parts::named && std::is_same_v<R, float>;
     static constexpr bool has_sums = Parts::has_param || Parts::has_bias;
-    // Whether lanes load h of their own steps and one edge, which are aligned vectors with time innermost, and which an
-    // epilogue needs. Otherwise they load h before each of their steps.
+    // Whether lanes load h of their own steps, which with time innermost are aligned vectors and which an epilogue
+    // needs, and h before their last step (the edge). Otherwise they load h before each of their steps.
     static constexpr bool holds_h = Plain && (Shape::by_time || Parts::may_have_epilogue);
     static constexpr int L = Shape::L, V = Shape::V;
     struct Shared {

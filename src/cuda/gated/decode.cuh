@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel for the forward pass of a gated layer over few steps, as in decoding: h = a h + b step by step
-// (math/gated.h).
+// The kernel "decode" of gated layers, gated_steps: the forward pass over few steps, as in decoding, step by step. A
+// step is h = a h + b, where a and b are made of gates and inputs (math/gated.h).
 //
-// Ownership  A thread owns a pack of channels of one row of the states and walks the row's steps with h in registers.
+// Ownership  A thread owns neighbouring channels, 16 bytes of h, of one row of the states, and walks the row's steps
+//            with h in registers.
 // Bytes      Every element of the named arrays and of the states moves once, states from and to where they lie, which
 //            may be rows of a pool.
+// Bound      The latency of one step's loads and stores, and of many rows the bytes.
 // Sync       None; no block waits for another.
-// Limits     None. It is slow for long rows: the loads of a step are issued only one step ahead.
+// Limits     None. It is slow for long rows, because a step's loads are issued only one step ahead.
 #pragma once
 
 #include "cuda/device/tile/step_rows.cuh"

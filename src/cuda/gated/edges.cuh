@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The small kernels of gated layers: copies of the states of sequences without steps, and the sums over chunks for the
-// gradients of PARAM and BIAS.
+// The small kernels of gated layers: gated_pass_states copies the states of sequences without steps, and gated_sums
+// adds the partial sums of chunks for the gradients of PARAM and BIAS.
 #pragma once
 
 #include "cuda/device/math/types.cuh"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "chunked" of gated layers (minGRU, minLSTM, HGRN, RG-LRU, QRNN, GILR and free combinations), forward: a
-// chained scan, in which a block publishes the carry into the next chunk (math/gated.h defines the parts):
+// The kernel "chunked" of gated layers (minGRU, minLSTM, HGRN, RG-LRU, QRNN, GILR and free combinations),
+// gated_forward: a chained scan, in which a block publishes the carry into the next chunk (math/gated.h defines the
+// parts):
 //
 //     a = decay(g)     v = activation(x) gate(i)     h[t] = a h[t-1] + scale(a) v     y[t] = h[t] epilogue(o[t])
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that sets all bits of the memory through which chunks exchange values. It lets the launch that uses the
-// memory begin at once (programmatic dependent launch). A thread writes words of 8 bytes in a grid-stride loop.
+// The kernel clear_look_back sets all bits of the memory through which chunks exchange values. It lets the launch that
+// uses the memory begin at once (programmatic dependent launch). A thread writes 8-byte words in a grid-stride loop.
 #pragma once
 
 #include <cstdint>

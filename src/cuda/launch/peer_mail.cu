@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels that carry a message from one GPU of a host to another: `deliver` runs on the sender's and writes into
-// the receiver's mailbox, `collect` runs on the receiver's, waits there and copies. A block has a piece of the message
+// the receiver's mailbox, `collect` runs on the receiver's, waits there and copies. A block has a part of the message
 // and its counters to itself. Blocks are few and small, so that they find room beside the kernels that compute.
 //
 // `prove` is the handshake of neighbours when a plan is made: it sends a pattern and waits for the other's in the same

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels by which ranks add up gradients, a thread an element. The terms are added in their order, 16-bit ones in
-// f32.
+// The kernels by which ranks add up gradients, a thread an element: pack_terms and add_up_terms, which adds the terms
+// in their order, 16-bit ones in f32.
 #include "cuda/launch/by_dtype.cuh"
 #include "cuda/launch/rank_sums_kernels.h"
 #include "cuda/launch/rank_threads.h"

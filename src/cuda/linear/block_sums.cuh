@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a gate that batch entries share, or channels with time innermost, summed over warps of a block that
-// have the same steps, of neighbouring batch entries or of neighbouring rows.
+// How linear_rows and linear_columns sum the gradient of a gate that batch entries share, or rows with time innermost,
+// over n = 2^log2_warp_rows warps of a block, which have the same steps of neighbouring batch entries or rows.
 //
-// Ownership  A lane writes the gradients of its steps to shared memory. Then each of the warps that share gates sums a
-//            part of the tile over all of them, in the order of their entries or rows, and writes the sums as terms in
-//            the arithmetic's dtype: [ceil(batches / warps), time, rows] with channels innermost,
-//            [ceil(batches / warps), rows, time] or [batches, ceil(rows / warps), time] with time innermost.
-//            reduce_gate_gradient adds these up. If these warps are all that share a gate, no values of gates were
-//            found before, and neighbours of GRAD|GATE lie side by side, they write GRAD|GATE.
+// Ownership  A lane writes the gradients of its steps to shared memory. Then each of the n warps sums a part of the
+//            tile over all of them, in the order of their entries or rows, and writes the sums as terms in the
+//            arithmetic's dtype: [ceil(batches / n), time, rows] with channels innermost, [ceil(batches / n), rows,
+//            time] or [batches, ceil(rows / n), time] with time innermost. reduce_gate_gradient adds these up. If no
+//            other warps share the gate, no values of gates were found before, and neighbours of GRAD|GATE lie side by
+//            side, they write GRAD|GATE.
 // Bytes      One term for each step of 2 to 8 rows, in place of one for each step of each row.
 // Sync       One __syncthreads, which is also the vote whether steps have to be walked again.
 // Limits     Gates wider than 16 bits are values (find_gate_values computes those of logs and logits). 16-bit ones may

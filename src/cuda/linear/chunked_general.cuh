@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "chunked": the linear recurrence of any problem as a single-pass parallel scan. Time is cut into chunks,
-// blocks take the chunks side by side, and each finds its carry by looking back at what earlier blocks published.
+// The kernel "chunked", linear_chunked: the linear recurrence of any problem as a single-pass scan. Blocks take chunks
+// of time side by side, and each finds its carry by looking back at what earlier blocks published.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -29,12 +29,10 @@
 // Limits     None. Every problem runs; elements that are not aligned are loaded and stored one by one, or with time
 //            innermost in words.
 // Why        All loads of a tile are in flight at once and all of its steps stay in registers, so 16 warps of 8 KB each
-//            meet an H200's bandwidth. Slower there: one warp a row from end to end (a lone warp issues too little);
-//            tiles in shared memory by the bulk copy engine (82 % of the stream); resident blocks that prefetch the
-//            next chunk (87 %). With rows for all multiprocessors columns_channels_innermost.cuh and
-//            rows_time_innermost.cuh are faster. Rows with time innermost pass through shared memory
-//            (device/tile/time_words.cuh): the instructions of an element cost as much as its bytes, so vectors or
-//            words are copied to where lanes find them.
+//            meet an H200's bandwidth (bench/results/tried_linear.md has other ways). With rows for all multiprocessors
+//            columns_channels_innermost.cuh and rows_time_innermost.cuh are faster. Rows with time innermost pass
+//            through shared memory (device/tile/time_words.cuh): the instructions of an element cost as much as its
+//            bytes, so vectors or words are copied to where lanes find them.
 #pragma once
 
 #include "cuda/device/ptx/launch.cuh"

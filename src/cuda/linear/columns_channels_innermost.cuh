@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "columns": the linear recurrence of many rows, channels innermost, as a chained scan
+// The kernel "columns", linear_columns: the linear recurrence of many rows, channels innermost, as a chained scan
 // (device/scan/chained_columns.cuh tells ownership, order and synchronisation). A row is a channel of a batch entry; a
 // lane walks the steps of one row, or of a pair of 16-bit rows, down a column of memory. A strip is the rows of a warp.
 //

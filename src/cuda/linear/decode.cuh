@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "decode": the linear recurrence forward over few steps, as in decoding, h[t] = a[t] h[t-1] + x[t] step by
-// step.
+// The kernel "decode", linear_steps: the linear recurrence forward over few steps, as in decoding.
+//
+//     h[t] = a[t] h[t-1] + x[t]                    step by step
 //
 // Ownership  A thread owns a pack of channels of one row of the states and walks the row's steps with h in registers.
 // Bytes      Every element moves once, and so do the states, from and to where they lie, which may be rows of a pool.
+// Bound      The latency of one step's loads and stores, and of many rows the bytes.
 // Sync       None; no block waits for another.
-// Limits     None. It is slow for long rows: the loads of a step wait for the step before the last one.
+// Limits     None. It is slow for long rows, because a step's loads are issued only one step ahead.
 // Why        One launch does all of a decoding step, where other kernels need their states copied from a pool and back.
 #pragma once
 

@@ -82,8 +82,9 @@ struct RowInOrder {
 
     // Walks from the carry `c` before step `from` to step `to`, which is not walked, stores the results from step
     // `first` on, all in the order of the walk, and returns the carry before `to`. Steps that do not exist are left
-    // out. Gradients of gates that are to be summed go to `terms`, of which the first is that of step `first`. NaN is
-    // not carried step by step: the walk goes on where a packed sequence begins or results have to be stored, or ends.
+    // out. Gradients of gates that are to be summed go to `terms`, of which the first is that of step `first`. Once the
+    // carry is NaN nothing finite can follow, so the walk goes on where a packed sequence begins or results have to be
+    // stored; if nowhere, it ends.
     __device__ __forceinline__ Wide walk(int64_t from, int64_t first, int64_t to, Wide c, GateWide* terms) const {
         const bool gradients = Backward && p.states.data != nullptr;
         const bool stored = p.in_place == 0 && p.partial == nullptr;  // by the walk before, as NaN where they are

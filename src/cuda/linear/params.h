@@ -54,7 +54,7 @@ struct LinearParams {
     // The look-back of linear_chunked (look_back.cuh): chunks form groups, groups form links.
     int32_t log2_group_chunks = 0;
     int32_t log2_link_groups = 0;
-    int32_t log2_fold_rows = 0;  // threads share the summaries of earlier chunks as if they had at least so many rows
+    int32_t log2_fold_rows = 0;  // the fewest rows for which look-back divides its threads: it fixes the association
     int32_t by_sequence = 0;     // linear_chunked: whether each packed sequence is cut into chunks from its own start
     int32_t grouped = 0;         // linear_rows, linear_columns: whether chunks are gathered in groups
     // Chunks of a row; linear_few_long_strips: of a strip; linear_chunked where packed sequences have chunks of their

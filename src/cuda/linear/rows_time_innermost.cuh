@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "rows": the linear recurrence with time innermost as a chained scan (device/scan/chained_rows.cuh tells
-// ownership, order and synchronisation). It takes many rows, and few long ones but for those of the kernel
-// "few_long_rows".
+// The kernel "rows", linear_rows: the linear recurrence with time innermost as a chained scan
+// (device/scan/chained_rows.cuh tells ownership, order and synchronisation). It takes many rows, and also few long rows
+// where the kernel "few_long_rows" does not take these.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -11,18 +11,19 @@
 // Bytes      Every element is read once and written once. Many rows have a carry for each chunk and row; few rows have
 //            a summary for each chunk, and a carry for each group of chunks.
 // Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Where steps
-//            are reset or packed, 16-bit gates, and backward complex ones, are values. A gate may be one for several
-//            rows, or for a whole row. Backward, blocks sum the gradient of the former where their warps share it, and
-//            leave a term of each element otherwise; that of the latter they sum over their chunk. Packed sequences
-//            have no states.
-// Why        Nothing is waited for and little is executed beside the steps: an H200 reaches 93 to 98 % of the stream,
-//            80 to 94 % where rows begin or end within vectors. chunked_general.cuh, which folds summaries and does
-//            more besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, resident blocks, and
-//            other orders.
+//            are reset or packed, gates are values, not logs or logits, if they have 16 bits or, backward, are complex.
+//            Packed sequences have no states.
+// Gates      Several rows may share the gates of their steps. Backward, blocks whose warps have such rows sum the
+//            gradient over these; otherwise each element leaves a term. A row may have one gate for all of its steps,
+//            whose gradient blocks sum over their chunk.
+// Why        With many rows a block's carry is there when the block asks for it, and little is executed beside the
+//            steps: an H200 reaches 93 to 98 % of the stream (a plain kernel that moves the same bytes), 80 to 94 %
+//            where rows begin or end within vectors. chunked_general.cuh, which looks back and does more besides,
+//            reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, resident blocks, and other orders.
 // Few rows   Blocks wait for the chunks of their group, with their steps in registers: an H100 reaches 73 to 87 % of
-//            the stream with 16 rows and 85 to 91 % with 128, 65 to 73 % with one. Waves, whose blocks load their next
-//            chunks meanwhile, reach 73 to 84 % with one row. Tiles that are brought into L2 ahead, as those of numbers
-//            are, gain nothing here.
+//            the stream with 16 rows and 85 to 91 % with 128, 65 to 73 % with one. The blocks of few_long_rows/ load
+//            their next chunks meanwhile, and reach 73 to 84 % with one row. Tiles that are brought into L2 ahead, as
+//            those of numbers are, gain nothing here.
 #pragma once
 
 #include "cuda/device/scan/chained_rows.cuh"

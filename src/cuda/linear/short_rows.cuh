@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "short_rows": the linear recurrence of short rows with time innermost, each of them by lanes of one warp.
+// The kernel "short_rows", linear_short_rows: short rows with time innermost, each of them by lanes of one warp.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -49,9 +49,10 @@ struct ShortRows {
     static constexpr int L = Shape::L, tiles = Tiles;
     static_assert(sizeof(X) == sizeof(G) && L * sizeof(X) == 16);
 
-    // What is left when tiles are walked: those into which the lane's carry overflowed, whether any lane of the warp
-    // has such tiles, and the carry after the row; or, before tile `walked`, the carry into that, from which on the
-    // warp walks in order.
+    // What run() leaves. If `walked` is the number of tiles, `overflowed` has a bit for each tile into which the lane's
+    // carry was not finite, `any` tells whether a lane of the warp has such a tile, and `carry` is that after the row.
+    // Otherwise the warp stopped before tile `walked`, `carry` is that into the tile, and the warp still has to walk it
+    // and all later ones in order.
     struct Rest {
         bool any;
         uint32_t overflowed;

@@ -59,8 +59,8 @@ struct StatesBefore {
     static __device__ __forceinline__ Wide held_edge(const Place& at, const Steps<X, Shape>& states) {
         return shuffle(states.get(Down ? Shape::L - 1 : 0, 0), Down ? at.lane - 1 & 31 : at.lane + 1 & 31);
     }
-    // Loads the edge from memory. Beyond an unpacked row it is STATE_IN; packed sequences take theirs at their end
-    // events.
+    // Loads the edge from memory. Beyond an unpacked row it is STATE_IN; that of a packed sequence is taken where the
+    // sequence ends (events.cuh).
     static __device__ __forceinline__ Wide load_edge(const LinearParams& p, const Place& at) {
         const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;
         if (at.steps <= 0) return {};

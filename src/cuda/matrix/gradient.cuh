@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels for the gradients of the elements of a chain of matrices, from the gradients g[t] of its prefixes y[t]:
 //
-//     MATMUL    GRAD|INPUT[t] = y[t-1]^H g[t]
-//     AFFINE    GRAD|INPUT[t] = g[t],  GRAD|GATE[t] = g[t] y[t-1]^H
+//     matrix_gradient, of MATMUL    GRAD|INPUT[t] = y[t-1]^H g[t]
+//     affine_gradient, of AFFINE    GRAD|GATE[t] = g[t] y[t-1]^H,  beside GRAD|INPUT[t] = g[t]
 //
 // Without STATE_IN the first step was combined with nothing, so its gradients are g and zeros.
 //

@@ -8,6 +8,7 @@
 //            warpgroup, in registers, is the transposed right matrix, and its right operand, in shared memory, the rows
 //            of the left matrix, both split into high and low parts of tf32.
 // Bytes      A product moves 2 d / 64 + 1 matrices.
+// Bound      The latency of a level, about 5 us for 64 x 64 on an H200: a level waits for the counts of the one before.
 // Progress   Blocks are numbered level by level and wait for products of blocks of lower index. Counters in global
 //            memory tell how many blocks of a product are done. The hardware starts blocks in the order of their index,
 //            so that no block waits for one that cannot run.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores of real and complex numbers, and the kernel for the gradients of rows and sequences without steps.
+// Loads and stores of real and complex numbers, and the kernel empty_gradients of rows and sequences without steps.
 #pragma once
 
 #include "cuda/device/math/types.cuh"

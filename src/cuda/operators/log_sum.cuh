@@ -58,10 +58,11 @@ struct LogSum {
     }
 };
 
-// The same in f32 for numbers that are at most `reach` greater than the greater of y and the lane's first number, which
-// is `base`. With Scaled an exponential takes an instruction less, since the quotient of base and log(2) is rounded
-// once for all of them. Below `largest` this shifts the result by less than the last place of base, so that logaddexp
-// of -infinity and x need not be x: it is for 16-bit numbers, or where only ratios of exponentials count.
+// LogSum in f32 with one reference `base` for all of a lane's numbers: the greater of y and the first of them. It holds
+// while no number exceeds base by more than `reach`. Scaled computes base / log(2) in advance, which saves an
+// instruction of each exponential. While |base| < `largest`, rounding this quotient shifts the result by less than the
+// last place of base, so that logaddexp of -infinity and x need not be x: Scaled is for 16-bit numbers, or where only
+// ratios of exponentials count.
 template <bool Scaled>
 struct NearLogSum {
     static constexpr float reach = 4, largest = 0x1p20F;

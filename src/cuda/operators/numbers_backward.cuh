@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of "numbers" that takes every gradient: complex products, packed sequences and what else
+// The kernel numbers_backward of "numbers" takes every gradient: complex products, packed sequences and what else
 // numbers_chained_backward.cuh, which is faster where it applies, does not take.
 //
 //     g[t-1] = dy[t-1] + dy[t]/dy[t-1] g[t]        GRAD|INPUT[t] = dy[t]/dx[t] g[t]

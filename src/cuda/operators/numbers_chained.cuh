@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of "numbers" that are chained scans, number_rows with time innermost and number_columns with channels
-// innermost (device/scan/chained_rows.cuh and chained_columns.cuh tell ownership, order and synchronisation).
-// launch/chained_tuning.h says which problems they suit; "numbers" runs what they do not take by element_scan, as in
-// numbers_general.cuh.
+// innermost. launch/chained_tuning.h says which problems they suit; "numbers" runs what they do not take by
+// element_scan, as in numbers_general.cuh.
 //
 //     y[t] = y[t-1] o x[t]
 //
+// Ownership  A block has up to 8 warps and owns a chunk of steps. A lane holds L steps in registers, with time
+//            innermost of one row, with channels innermost of V neighbouring rows. device/scan/chained_rows.cuh and
+//            chained_columns.cuh have the rest, and tell how carries travel and what is synchronised.
 // Bytes      Every element is read once and written once. Besides, many rows have a carry for each row and
 //            chunk; few rows have a summary for each row and chunk, and a carry for each group of chunks.
+// Bound      Memory: with channels innermost sums move 3.3 TB/s of bf16 and 3.7 of f32 on an H200. Instructions bound
+//            logaddexp and numbers of 8 bits (bench/results/tried_operators.md).
 // Limits     No products of complex numbers: (1 + 0i) times infinity is NaN, so that 1 is no identity. INDEX has
 //            kernels of its own (numbers_chained_index.cuh). No packed sequences, and BATCH_INVARIANT of integers
 //            alone, whose bits no bracketing changes. Time innermost: a row begins at the same place within 16 bytes in
-//            INPUT and OUTPUT. Channels innermost: elements, or words of 2 or 4 smaller elements, are aligned.
+//            INPUT and OUTPUT. Channels innermost: the lane's V elements of a step are one aligned word, so that the
+//            number of rows and the stride of a step are multiples of V (2 of 16-bit elements, 4 of 8-bit ones, else
+//            1).
 // Few rows   Blocks hold their steps in registers while they wait for each other, so that few loads are under way. With
 //            time innermost a warp therefore asks for a tile to be brought into L2: that of the block as many blocks
 //            later as the device has multiprocessors; at twice the distance nothing is gained. An H100 reaches 90 % of
@@ -79,8 +85,7 @@ struct NumberLane {
     __device__ __forceinline__ int64_t state(int v) const { return at.batch * p.rows + at.row + v; }
 };
 
-// A lane of a scan, with its elements of INPUT, which those of OUTPUT take the place of. A lane's tile has as many steps
-// as that of a linear recurrence forward.
+// A lane of a scan. `source` holds its elements of INPUT, which those of OUTPUT then replace.
 template <typename X, typename Shape_, bool Down_>
 struct NumberScanLane : NumberLane<NumberChainParams, Shape_, Down_> {
     using Lane = NumberLane<NumberChainParams, Shape_, Down_>;

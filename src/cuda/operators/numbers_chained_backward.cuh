@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of "numbers" that are chained scans of gradients, number_rows_backward with time innermost and
 // number_columns_backward with channels innermost (device/scan/chained_rows.cuh and chained_columns.cuh tell ownership,
-// order and synchronisation), for operators whose slopes are not all 1.
+// order and synchronisation), for operators whose slopes are not all 1; the kernels of numbers_chained.cuh scan the
+// gradients of sums.
 //
 //     g[t-1] = GRAD|OUTPUT[t-1] + dy[t]/dy[t-1] g[t]        GRAD|INPUT[t] = dy[t]/dx[t] g[t]
 //
-// Marks      The launch before, number_rows_marks or number_columns_marks, is the forward scan of numbers_chained.cuh,
-//            but writes nothing except its carry into each tile here, the tile's mark.
-// Passes     From the mark y of the tile is recomputed in the order of the scan, and the slopes with it: with time
-//            innermost by a warp, which has one mark, with channels innermost by each lane, which has one for each of
-//            its rows. The maps g -> slope g + c of the steps are then scanned in the opposite order.
+// Marks      number_rows_marks or number_columns_marks is launched first. It is the forward scan of
+//            numbers_chained.cuh, but writes to SCRATCH, in place of OUTPUT, the carry into each tile of the gradient
+//            kernel: its mark.
+// Passes     The gradient kernel recomputes y of a tile from its mark in the order of the scan, and the slopes with it:
+//            with time innermost a warp does, which has one mark, with channels innermost a lane, which has one for
+//            each of its rows. It then scans the maps g -> slope g + c of the steps in the opposite order.
 // Bytes      INPUT is read twice, by both launches, GRAD|OUTPUT once, and GRAD|INPUT is written once. Every tile's mark
 //            is written and read. A tile with channels innermost is a lane's, which has 16 steps of each of its rows,
 //            in f64 8; with time innermost it is a warp's, of 32 times as many steps.
@@ -63,7 +65,8 @@ struct NumberRowsMarks : NumberRowsWork<X, Operator, Down> {
     using typename Base::Monoid, typename Base::Shape, typename Base::Wide;
 
     __device__ __forceinline__ bool writes() const { return true; }
-    // A tile here holds two or four tiles of gradients. The lane of each that the scan meets first writes its mark.
+    // A tile of this kernel holds two or four tiles of the gradient kernel, of `steps` steps each. In each of these the
+    // lane that comes first in the order of the scan writes the carry that enters it.
     __device__ __forceinline__ void walk(Wide (&carry)[1]) const {
         constexpr int steps = 32 * gradient_steps<Shape>, lanes = steps / Shape::L;
         const Segments<Monoid, Shape, Down> segments{at};
@@ -81,8 +84,8 @@ struct NumberColumnsMarks : NumberColumnsWork<X, Operator> {
     static constexpr int L = Shape::L, V = Shape::V;
 
     __device__ __forceinline__ bool writes() const { return true; }
-    // Tile k of the gradients, of `steps` steps, ends where k * `steps` steps of the row are left. The mark of the tile
-    // that holds the first step is never read, and has no place.
+    // A tile of the gradient kernel has `steps` steps, and tile k is followed by k * `steps` steps of the row. So the
+    // scan enters it where (k + 1) * `steps` are left. The mark of the tile with the first step is never read.
     __device__ __forceinline__ void walk(Wide (&carry)[V]) const {
         constexpr int steps = gradient_steps<Shape>;
         RunningNumber<Operator, X> running[V];

@@ -3,7 +3,9 @@
 // number_rows_index with time innermost and number_columns_index with channels innermost. They are those of
 // numbers_chained.cuh, but for the monoid and for INDEX.
 //
-//     y[t] = y[t-1] o x[t]        INDEX[t] = t where x[t] is taken, else INDEX[t-1], and -1 before, as for STATE_IN
+//     y[t] = y[t-1] o x[t]        INDEX[t] = t where x[t] is taken, else INDEX[t-1]
+//
+// INDEX[t] is -1 where no step has been taken yet or STATE_IN is the result.
 //
 // Monoid     A number together with the step that it comes from. Of two runs of steps the later one is taken if its
 //            number is, or if there is nothing before it.
@@ -13,7 +15,7 @@
 //            lanes. With time innermost lanes side by side write indices side by side, so that the lane that writes an
 //            index is not the one whose step it belongs to, and finds it from that lane's marks by shuffles.
 // Bytes      INPUT is read once, OUTPUT and INDEX, which has 8 bytes, are written once.
-// Limits     Those of numbers_chained.cuh; rows have fewer than 2^31 steps.
+// Limits     Those of numbers_chained.cuh. A row has fewer than 2^31 steps, and INDEX is aligned to 16 bytes.
 #pragma once
 
 #include <limits>

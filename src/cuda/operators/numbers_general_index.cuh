@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scan of minima and maxima together with the steps that they come from, forward, of every problem that
-// numbers_chained_index.cuh, which is faster where it applies, does not take.
+// The kernel indexed_scan of "numbers": minima and maxima together with the steps that they come from, forward, of
+// every problem that numbers_chained_index.cuh, which is faster where it applies, does not take.
 //
-//     y[t] = y[t-1] o x[t]        INDEX[t] = t where x[t] is taken, else INDEX[t-1], and -1 at first
+//     y[t] = y[t-1] o x[t]        INDEX[t] = t where x[t] is taken, else INDEX[t-1], which is -1 at first
 //
 // An element is a number and a step. The scan is that of device/scan/element_scan.cuh, whose opening comment tells the
 // ownership and synchronisation. What differs is how a lane gets and leaves its elements.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of "numbers" for short rows with time innermost, each of them scanned by lanes of one warp.
+// The kernel number_short_rows of "numbers", for short rows with time innermost, each scanned by lanes of one warp.
 //
 //     y[t] = y[t-1] o x[t]
 //

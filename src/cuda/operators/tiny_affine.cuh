@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "tiny" of affine maps with D x D matrices W that fit a thread's registers, forward and backward.
+// The kernel tiny_affine of "tiny": affine maps with D x D matrices W that fit a thread's registers, both passes.
 //
 //     y[t] = W[t] y[t-1] + x[t]                    forward
 //     g[t-1] = dy[t-1] + W[t]^H g[t]               backward: GRAD|INPUT[t] = g[t], GRAD|GATE[t] = g[t] y[t-1]^H
@@ -101,9 +101,9 @@ struct TinyAffine {
     const Steps& steps;    // u, and what is emitted
     const States& before;  // backward: y[t-1]
 
-    // Whether u is added to r before the step multiplies it, not after: backward of inclusive scans, where dy[t] is
-    // part of g[t]. What is emitted is the r before the step (and with that u, if it is added before) backward and in
-    // exclusive scans, otherwise the r after it.
+    // adds_before(): a step is r = M (r + u), not r = M r + u. So it is backward in inclusive scans, where dy[t] is
+    // part of g[t]. emits_before(): the step's result is r before the multiplication, after the addition of u if that
+    // comes before. So it is backward and in exclusive scans.
     __device__ __forceinline__ bool adds_before() const { return Backward && p.mode != element_exclusive; }
     __device__ __forceinline__ bool emits_before() const { return Backward || p.mode == element_exclusive; }
     __device__ __forceinline__ bool starts() const { return p.start != nullptr || p.start_reduced != nullptr; }

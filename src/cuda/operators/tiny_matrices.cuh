@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "tiny": products of D x D matrices that fit a thread's registers, forward and backward.
+// The kernels of "tiny" for products of D x D matrices that fit a thread's registers: element_scan forward and
+// tiny_backward.
 //
 //     y[t] = y[t-1] x[t]                           forward: the scan of device/scan/element_scan.cuh
 //     g[t-1] = dy[t-1] + g[t] x[t]^H               GRAD|INPUT[t] = y[t-1]^H g[t]

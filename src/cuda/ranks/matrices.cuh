@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward of matrix products and affine maps needs other ranks for two things: the states before the own steps, as
-// OUTPUT has them, and gradients on their way back through the steps of a rank.
+// OUTPUT has them (edge_states, find_edges), and gradients on their way back through the steps of a rank
+// (join_gradients).
 //
 // Ownership  A thread has a number of a state.
 // Bytes      Few beside those of a pass; join_gradients reads a matrix d times, from caches.

@@ -30,14 +30,14 @@ class OperatorTold {
     bool reads_edges() const { return !p_.on_numbers() && !p_.is_custom() && !p_.is_reduction(); }
     // Whether totals are gathered. Backward of scans of matrices needs those of ranks that gradients pass through,
     // which the first and the last are not.
-    bool totals(Pass pass, bool waves) const {
-        if (pass == Pass::forward) return !waves;
-        return reads_edges() ? p_.is_matmul() && ranks_ > 2 && !waves : !is_sum();
+    bool totals(Pass pass, bool is_wavefront) const {
+        if (pass == Pass::forward) return !is_wavefront;
+        return reads_edges() ? p_.is_matmul() && ranks_ > 2 && !is_wavefront : !is_sum();
     }
     // Whether products of matrices are gathered. The first rank's is not needed, and in a scan not the last one's
     // either.
-    bool products(Pass pass, bool waves) const {
-        return p_.is_affine() && !waves && (ranks_ > 2 || (p_.is_reduction() && pass == Pass::forward));
+    bool products(Pass pass, bool is_wavefront) const {
+        return p_.is_affine() && !is_wavefront && (ranks_ > 2 || (p_.is_reduction() && pass == Pass::forward));
     }
 
     int64_t numbers() const { return numbers_; }

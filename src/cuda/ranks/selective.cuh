@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selective scans on one rank of several. The own steps of a rank multiply a state by one exponential of a sum over
-// time and add what they make of zeros,
+// The kernel enter_selective finds the states that enter a rank's steps of a selective scan. The steps of a rank
+// multiply a state by one exponential of a sum over time and add what they make of zeros,
 //
 //     h' = exp(A sum of d) h + end        and of its gradient        g = conj(exp(A sum of d)) g' + end
 //

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass of the kernel "resident" of selective scans. With y the sum over states of C h plus D u, and e the
-// gradient of y, g is the gradient of the states after a step; u is INPUT, d is DELTA with its bias and softplus, d'
-// its derivative, z OUTPUT_GATE, and D the weight of u in y:
+// The backward pass of the kernel "resident" of selective scans, selective_backward. u is INPUT, d is DELTA with its
+// bias and softplus, d' its derivative, z OUTPUT_GATE, h the states and D the weight of u. y is the sum over states of
+// C h, plus D u; e is the gradient of y, and g that of the states after a step:
 //
 //     e[t] = GRAD|OUTPUT[t] silu(z[t])        g[t] = C[t] e[t] + a[t+1] g[t+1]          a = exp(d A)
 //     GRAD|INPUT = D e + d sum(g B)           GRAD|C = e h       GRAD|B = d u g
@@ -9,23 +9,25 @@
 //
 // where the sums in brackets run over the states of a channel.
 //
-// Ownership  As in forward.cuh. Before this kernel the walk `states` of forward.cuh stores the states before every
-//            `kept` steps (checkpoints), and with segments the walk `adjoint` runs too.
-// Order      Tile after tile, from the last step to the first, and within a tile `kept` steps at a time: a lane
+// Ownership  A block owns neighbouring channels of one group and the steps of one row, or of a segment of them; lanes
+//            divide the states of a channel, which they have in registers (as in forward.cuh). Before this kernel the
+//            walk `states` of forward.cuh stores a checkpoint, the states before a step, for every kept_steps steps,
+//            and with segments the walk `adjoint` runs too.
+// Order      Tile after tile, from the last step to the first, and within a tile kept_steps steps at a time: a lane
 //            recomputes their states forward from a checkpoint into registers, then walks them back. Whole tiles are
 //            prefetched into L2 one tile ahead; registers for more are not left.
 // Sums       GRAD|B and GRAD|C of a step are sums over the channels of a group: channel_sums.cuh adds those of a block,
 //            sums.cuh those of blocks, in SCRATCH. Sums over time stay in registers; sums.cuh adds them over rows.
 //            Nothing is atomic, so bits repeat.
-// Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and of the four gradients moves once, besides the walks before;
-//            checkpoints move once, GRAD|B and GRAD|C once for every block of channels.
+// Bytes      Every element of INPUT, DELTA and OUTPUT_GATE, of their gradients and of GRAD|OUTPUT moves once, besides
+//            the walks before; checkpoints move once, GRAD|B and GRAD|C once for every block of channels.
 // Bound      Three exponentials for each state and step over all launches, instructions, and most of all the passes of
 //            shared memory, through which the terms of the sums over channels go. On an H200, 16-bit data, 16 states,
 //            8 x 2048 channels x 2048 steps, the kernel takes 886 us; at their full rate exponentials would take 261 of
 //            it, instructions 528, shared memory 697. Registers leave four warps a scheduler, which hide no more
 //            latency (bench/results/tried_layers.md).
 // Sync       Two __syncthreads for each tile. Where a tile's sums of warps have no room (Tile::joined), one for each
-//            tile and two for each `kept` steps.
+//            tile and two for each kept_steps steps.
 // Limits     Those of forward.cuh.
 #pragma once
 

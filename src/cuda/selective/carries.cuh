@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that finds the carry into each segment of a row of a selective scan, given the states that each segment
-// leaves when it starts from zeros. A thread goes through the segments of one state of one channel. The product of a
-// segment's factors is exp(A sum d), which does not overflow or underflow where applying the factors one after the
-// other does not.
+// The kernel selective_carries finds the carry into each segment of a row of a selective scan, given the states that
+// each segment leaves when it starts from zeros. A thread goes through the segments of one state of one channel. The
+// product of a segment's factors is exp(A sum d), which does not overflow or underflow where applying the factors one
+// after the other does not.
 #pragma once
 
 #include "cuda/device/math/decay.cuh"

@@ -52,9 +52,8 @@ struct SelectiveChannelSums {
             own_terms(terms, i) = numbers;
         }
     }
-    // Stores the sums over the warp's channels, of which there are one or two, of their terms at the tile's step t. Of
-    // two, lanes of the first store the sums of the first half of their states, lanes of the second those of the
-    // others.
+    // Stores the sums of the terms at the tile's step t over the warp's one or two channels. With two channels, the
+    // lanes of the first store the sums of the first half of their states, and the lanes of the second the other half.
     template <bool Plain>
     __device__ __forceinline__ void add_in_registers(bool of_c, int t, const Numbers& numbers, R weight) const {
         Numbers& sum = tile.sum_of_warp(warp(), of_c, static_cast<uint32_t>(t) % joined, block.lane());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel for selective scans over few steps, as in decoding, step by step (the equations are in forward.cuh).
+// The kernel "decode" of selective scans, selective_steps: few steps, one after another (forward.cuh has the
+// equations).
 //
 // Ownership  `Lanes` neighbouring lanes own the states of a channel of some rows, `States` of each row for a lane,
 //            which loads those of all of its rows before it computes. What a step has one number of for each channel

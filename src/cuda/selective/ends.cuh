@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that finds the state after all steps of a row of a selective scan, and the sum of d over them, from what
-// the walks of forward.cuh know of segments. A thread goes through the segments of one state of one channel.
+// The kernel selective_ends finds the state after all steps of a row of a selective scan, and the sum of d over them,
+// from what the walks of forward.cuh know of segments. A thread goes through the segments of one state of one channel.
 #pragma once
 
 #include "cuda/device/math/decay.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "resident" of selective scans: blocks walk the steps with the states resident in registers, without a scan
-// over steps:
+// The kernel "resident" of selective scans, selective_forward: blocks walk the steps with the states resident in
+// registers, without a scan over steps:
 //
 //     d[t] = softplus(DELTA[t] + BIAS)                                   for each channel
 //     h[t] = exp(d[t] A) h[t-1] + d[t] INPUT[t] B[t]                     for each channel and state
@@ -137,8 +137,8 @@ struct SelectiveForward {
         block.stage_resets(tile, step, valid);
     }
 
-    // Walks the tile's `kept` steps from `begin` on, of which `valid` exist. Plain tells that all of them exist and
-    // that there are neither resets nor constant matrices.
+    // Walks kept_steps steps of the tile from `begin` on, of which `valid` exist. Plain tells that all of them exist
+    // and that there are neither resets nor constant matrices.
     template <bool Plain>
     __device__ __forceinline__ void walk(int begin, int valid, State& x) const {
         const SelectiveParams& p = block.p;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that adds the partial sums that the blocks of the backward pass of a selective scan stored in SCRATCH, in
-// the order of the blocks. A thread adds the parts of one number and stores the sum as an element of type E.
+// The kernel selective_sums adds the partial sums that the blocks of selective_backward stored in SCRATCH, in the order
+// of the blocks. A thread adds the parts of one number and stores the sum as an element of type E.
 #pragma once
 
 #include "cuda/device/math/types.cuh"

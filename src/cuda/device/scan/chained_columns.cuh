@@ -12,10 +12,10 @@
 //            whether they have arrived (device/exchange/published_values.cuh); the V carries of a lane share words
 //            where they fit.
 // Few strips Where strips are so few that blocks would wait for the chunk before, column_chunk_group chunks are a
-//            group. A chunk publishes its summary as soon as it has it, unless that overflowed, and only the last one
-//            of a group the carry into the next group, so that the chain is a fraction as long. The last warp of a
-//            strip applies the summaries of the group's earlier chunks to the group's carry for the others, which takes
-//            a second __syncthreads.
+//            group, and the chain of carries is a fraction as long. A group's last chunk publishes the carry into the
+//            next group. Every other chunk publishes its summary as soon as it has it, unless that overflowed. The last
+//            warp of a strip applies the summaries of the group's earlier chunks to the group's carry for the others,
+//            which takes a second __syncthreads.
 // Direction  Lanes go from step 0 on. For walks against the order of memory the host reverses the tensors in time: they
 //            begin with their last step and have negative strides of time.
 //

@@ -42,7 +42,7 @@
 //     buffer_bytes                   of a warp, in dynamic shared memory
 //     skew_of(p, batch, row)         elements between the vector in which a row begins and the row
 //     summarize(through, then)       sets the summary of the lane's steps and calls then()
-//     enter()                        the carry that the row starts from
+//     enter(v)                       the carry that the lane's row v starts from
 //     walk(carry)                    computes and stores; the carry becomes the one after the lane's steps
 //     is_left(), leave(v, carry)     whether what leaves a row is wanted, the same for all threads; takes the carry
 //                                    after the last step of the lane's row v

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that scans or reduces elements of any type under any associative operator: a single-pass parallel scan
-// with look-back, for elements that fit a thread's registers.
+// The kernel element_scan, which scans or reduces elements of any type under any associative operator: a single-pass
+// scan with look-back, for elements that fit a thread's registers.
 //
 //     y[t] = y[t-1] o x[t]
 //

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "few_long_rows" with channels innermost: the linear recurrence of up to 128 long rows by a persistent
-// kernel, whose blocks walk one chunk after another, with specialised warps for copies and for carries.
+// The kernel "few_long_rows" with channels innermost, linear_few_long_strips: the linear recurrence of up to 128 long
+// rows by a persistent kernel, whose blocks walk one chunk after another, with specialised warps for copies and for
+// carries.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -13,21 +14,22 @@
 // Ownership  Block b of a team owns chunks b, b + n, b + 2 n, ... Its 8 walking warps follow each other in time, and a
 //            lane holds L steps of 4 rows. Two more warps move chunks between memory and a ring buffer of stages in
 //            shared memory (channels_innermost_copies.cuh), five find carries (channels_innermost_carries.cuh).
-// Passes     1. A warp reads its part of chunk k + ahead from the ring and summarises it; its totals go to the warp
-//               that publishes, which returns the composition of the totals of the warps before it.
+// Passes     1. A warp reads its part of chunk k + ahead from the ring and summarises it, where `ahead` is 4, of f32 3.
+//               Its totals go to the warp that publishes, which returns the composition of the totals of the warps
+//               before it.
 //            2. It waits for the carry into chunk k, walks its steps and releases the stage, which is stored and then
 //               filled with a later chunk. A carry that overflowed is found in order (in_order.cuh).
 // Bytes      Every element is read once and written once, and 32 bytes for each row and chunk.
 // Order      The association follows from the shape and the number of blocks, so that a GPU with another number of
 //            multiprocessors gives other bits.
 // Progress   All blocks wait for each other, so the launch is cooperative and has no more blocks than run at once.
-// Sync       Values between blocks carry the number of their wave as a tag; the warps of a block synchronise by
-//            mbarriers in shared memory.
+// Sync       Values between blocks carry the number of their wave as a tag; a barrier of the grid, while the first
+//            loads are under way, precedes them. The warps of a block synchronise by mbarriers in shared memory.
 // Limits     Gates are values for each element, of the data's dtype (bf16, f16; f32 backward alone); nothing is reset
 //            or packed; channels lie side by side in whole 16-byte vectors; compute capability 9.0 and newer.
 // Why        As time_innermost.cuh. The carries of each row are found by a block of its own, so that this work is
-//            spread over the device. A carry takes 5 to 7 us; 2 to 6 of them are a summary's way to its reducer, which
-//            the loads under way delay. With 16 channels of 2^20 steps in bf16 an H200 takes 49 us forward where
+//            spread over the device. A carry takes 5 to 7 us, of which a summary's way to its reducer takes 2 to 6 us,
+//            as loads under way delay it. With 16 channels of 2^20 steps in bf16 an H200 takes 49 us forward where
 //            "chunked" takes 60, 69 instead of 104 backward; in f32 131 instead of 154 backward. This layout takes
 //            longer than time innermost because of the walking warps: some 60 instructions an element, most of them to
 //            compose a warp's segments.

@@ -2,8 +2,8 @@
 // How the chunks of channels_innermost.cuh find the carries that enter them: a scan over the chunks of each wave by
 // specialised warps.
 //
-// The blocks are divided into teams, each of which has strips of its own. Wave k of a team is
-// the chunks [k n, (k + 1) n) for its n blocks, one chunk for each block. Five warps of each block find carries:
+// The blocks are divided into teams, each of which has strips of its own. Wave k of a team is the chunks
+// [k n, (k + 1) n) for its n blocks, one chunk for each block. Five warps of each block find carries:
 //
 //   publisher  composes the totals of its block's walking warps into the chunk's summary of each row and sends that to
 //              the row's reducers

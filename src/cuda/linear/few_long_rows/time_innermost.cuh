@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "few_long_rows" with time innermost: the linear recurrence of up to 192 long rows, of at least 4 chunks
-// each and some waves together (tuning.cpp), by a persistent kernel, whose blocks walk one chunk after another, with
-// specialised warps for carries.
+// The kernel "few_long_rows" with time innermost, linear_few_long_rows: the linear recurrence of up to 192 long rows,
+// of at least 4 chunks each and some waves together (tuning.cpp), by a persistent kernel, whose blocks walk one chunk
+// after another, with specialised warps for carries.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first

@@ -35,7 +35,7 @@ struct ChunkSteps {
     __device__ __forceinline__ int64_t first() const { return Down ? end - 1 : begin; }
     __device__ __forceinline__ int64_t beyond() const { return Down ? begin - 1 : end; }
 };
-// Those of chunk number `turn` of a row whose chunks have `steps` steps.
+// The steps of chunk number `turn` of a row whose chunks have `steps` steps.
 template <bool Down>
 __device__ __forceinline__ ChunkSteps<Down> steps_of_chunk(const LinearParams& p, uint32_t turn, int steps) {
     const int64_t begin = (Down ? p.chunks - 1 - turn : turn) * steps;

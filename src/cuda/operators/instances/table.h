@@ -47,7 +47,7 @@ struct ElementKernels {
     ElementFacts backward;
     // The kernels, with the arguments that they take.
     const void* scan = nullptr;       // ElementScanParams; of affine maps TinyAffineParams
-    const void* empty = nullptr;      // EmptyElementParams; null for affine maps: ADD's kernels pass their states on
+    const void* empty = nullptr;      // EmptyElementParams; null for affine maps, whose states ADD's kernel copies
     const void* gradients = nullptr;  // NumbersBackwardParams, TinyBackwardParams, TinyAffineParams; null for integers
     const void* empty_gradients = nullptr;  // EmptyGradientParams; null for integers and affine maps
     const void* operator_state = nullptr;   // state of a custom operator

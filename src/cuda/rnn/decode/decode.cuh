@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "decode": one step of a recurrent network, as in decoding, in one launch.
+// The kernel "decode", rnn_one_step: one step of a recurrent network, as in decoding, in one launch.
 //
 //     raw = INPUT + R h + BIAS;   h', states' = cell(raw, states)
 //

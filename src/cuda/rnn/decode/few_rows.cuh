@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "decode" for up to four batch entries: one step of a recurrent network in one launch, with R in registers.
+// The kernel "decode" for up to four batch entries, rnn_direct_step: one step of a recurrent network in one launch,
+// with R in registers.
 //
 //     raw = INPUT + R h + BIAS;   h', states' = cell(raw, states)
 //
@@ -117,7 +118,8 @@ __global__ void __launch_bounds__(32 * rnn_step_direct_warps) rnn_direct_step(co
     float product = step.multiply(from, w / p.dim);
     [[maybe_unused]] typename Grid::arrival_token token{};
     if constexpr (Pooled) {
-        asm volatile("" : "+f"(product), "+f"(own.own_state)::"memory");  // h has arrived before the block says so
+        // The compiler must wait for the loads of h before the block arrives, since STATE_OUT may overwrite h then.
+        asm volatile("" : "+f"(product), "+f"(own.own_state)::"memory");
         token = cooperative_groups::this_grid().barrier_arrive();
     }
     own.finish(product, [&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "decode" (decode.cuh) on tensor cores, for many products.
+// The kernel "decode" (decode.cuh) on tensor cores, rnn_matrix_step, for many products.
 //
 // Tensor cores multiply R's rows of a block, [gates, units], by h of all rows of the batch. With 16-bit data h is
 // rounded to 16 bits; f32 are split into two tf32 each, high + low, and high high + high low + low high are added up.
@@ -153,9 +153,9 @@ __global__ void __launch_bounds__(32 * rnn_step_matrix_warps, 1)
     __syncthreads();
     [[maybe_unused]] typename Grid::arrival_token token{};
     if constexpr (Pooled) {
+        // The compiler must wait for the loads of h before the block arrives, since STATE_OUT may overwrite h then.
 #pragma unroll
-        for (int s = 0; s < S; ++s)
-            asm volatile("" : "+f"(state[s])::"memory");  // has arrived before the block says so
+        for (int s = 0; s < S; ++s) asm volatile("" : "+f"(state[s])::"memory");
         token = cooperative_groups::this_grid().barrier_arrive();
     }
     float pre[P] = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "diagonal", backward: recurrent networks of heads of one unit, from the last step to the first.
+// The kernel "diagonal", rnn_diagonal_backward: networks of heads of one unit, from the last step to the first.
 //
 //     d_states[t-1], d_raw[t] = cell'(d_states[t], states[t-1], kept[t]);   dh[t-1] += sum over g of R_g d_raw[t]_g
 //     GRAD|R_g = sum of d_raw_g h[t-1],   GRAD|BIAS_g = sum of d_raw_g

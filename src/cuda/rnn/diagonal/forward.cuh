@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "diagonal", forward: recurrent networks of heads of one unit, whose recurrent matrices are diagonals.
+// The kernel "diagonal", rnn_diagonal_forward: networks of heads of one unit, whose recurrent matrices are diagonals.
 //
 //     raw_g = INPUT[t]_g + R_g h[t-1] + BIAS_g, numbers all of them;   h[t], states[t] = cell(raw, states[t-1])
 //

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "diagonal_newton", backward: the scan between the two launches of diagonal/backward.cuh that walk
-// segments.
+// The kernels of "diagonal_newton", backward. rnn_newton_maps, of diagonal/backward.cuh, finds the map of each segment;
+// rnn_newton_carries, which is here, scans these maps; rnn_diagonal_backward walks the segments from the carries that
+// come out.
 //
 //     carry[w-1] = offset[w] + slope[w] carry[w]           from the last segment, whose carry is GRAD|STATE_OUT, down
 //
 // Ownership  A thread has a unit of a row.
-// Bytes      The maps of the segments are read once, a few hundred a unit.
+// Bytes      The maps of the segments are read once; a unit has up to a few hundred of them.
 // Bound      The latency of a group of loads.
 // Sync       None.
 // Limits     As diagonal/backward.cuh with segments.

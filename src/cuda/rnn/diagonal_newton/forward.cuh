@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "diagonal_newton", forward: recurrent networks of heads of one unit, parallel in time.
+// The kernel "diagonal_newton", rnn_newton_forward: recurrent networks of heads of one unit, parallel in time.
 //
 // Time is cut into segments. The states s_w before each are unknowns, of which the first is the carry, and
 // s_(w+1) = F_w(s_w), where F_w walks the steps of a segment. Newton's iteration on all of them at once (multiple
@@ -9,18 +9,18 @@
 //     s'_0 = s_0,  s'_(w+1) = e_w + A_w (s'_w - s_w)           a scan over the segments
 //
 // A_w is the product of the Jacobians of the steps: 1 x 1, of LSTMs 2 x 2. A segment whose s'_w is s_w within rounding
-// is settled, and what its walk wrote stands; others walk again from s'_w. Since s_0 is right, walk k settles segment
-// k - 1 whatever the network does: the steps are then those of "diagonal", segment after segment, and no other way back
-// is needed.
+// is settled, and what its walk wrote stands; others walk again from s'_w. Since s_0 is right, walk k settles segment k
+// at the latest, both counted from 0, whatever the network does: the steps are then those of "diagonal", segment after
+// segment, and no fallback is needed.
 //
 // Ownership  A block has 32 units of one row: a lane has a unit, a warp a segment. Where rows are few, a cluster of
 //            blocks shares these units and has a segment for each of its warps. Segments that are walked at once are a
 //            chunk, whose last states enter the next chunk.
 // Bytes      INPUT is read once, into shared memory. OUTPUT and RESERVE are written by every walk but the first, and of
 //            the first segment by that too.
-// Bound      Instructions of 2 to 5 walks, about 100 each for a step of a GRU and lane: 132 multiprocessors do 8192
-//            units in 3 x 8192 x 100 / (132 x 128) = 145 cycles a step, where "diagonal" takes 310 whatever the units,
-//            and 256 units in 5. Few segments wait for the latency of their steps: a chunk takes at least 3 times that.
+// Bound      Instructions of 2 to 5 walks, about 100 for each step of a GRU and lane. With 3 walks 132 multiprocessors
+//            take 3 x 8192 x 100 / (132 x 128) = 145 cycles a step for 8192 units and 5 for 256, where "diagonal" takes
+//            310 for any number. Where segments are few, each walk takes the latency of a segment's steps.
 // Sync       An iteration has two barriers of the block, and in clusters two of the cluster as well.
 // Limits     Cells whose steps have a derivative.
 #pragma once

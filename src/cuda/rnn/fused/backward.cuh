@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "fused", backward: one launch for all steps, with the weights on chip. It walks a recurrent network from
-// the last step to the first. A team of blocks keeps R^T of a head in registers and shared memory (team.cuh) and
-// multiplies it by the gradients of the pre-activations.
+// The kernel "fused", rnn_fused_backward: one launch for all steps, with the weights on chip. It walks a recurrent
+// network from the last step to the first. A team of blocks keeps R^T of a head in registers and shared memory
+// (team.cuh) and multiplies it by the gradients of the pre-activations.
 //
 //     d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
 //

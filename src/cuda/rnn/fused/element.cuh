@@ -34,7 +34,7 @@ template <typename S>
 struct RnnJob {
     int head, block;  // the job's head, and the number of the block in its team
     int steps = 0;    // steps of the longest row
-    int64_t row;      // the first row of the tile `shift` (warp_roles.cuh)
+    int64_t row;      // the first row of tile `shift`, of the tiles that a block's warps alternate (warp_roles.cuh)
     __device__ __forceinline__ RnnJob(const RnnFusedParams& f, int job, int shift)
         : head(job / f.tiles), block(static_cast<int>(blockIdx.x) % f.blocks) {
         const int64_t first = static_cast<int64_t>(job % f.tiles) * S::team_rows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "fused", forward: one launch for all steps, with the weights on chip. It walks a recurrent network from
-// the first step to the last. A team of blocks (one block, a cluster, or a part of a cooperative grid) keeps R of a
-// head in registers and shared memory (team.cuh).
+// The kernel "fused", rnn_fused_forward: one launch for all steps, with the weights on chip. It walks a recurrent
+// network from the first step to the last. A team of blocks (one block, a cluster, or a part of a cooperative grid)
+// keeps R of a head in registers and shared memory (team.cuh).
 //
 //     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
 //

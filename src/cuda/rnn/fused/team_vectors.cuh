@@ -60,7 +60,8 @@ struct TeamShape {
                                   : tiles* row_tiles == 1              ? 4
                                                                        : 2;
     static_assert(steps % 2 == 0 && (elements % sharing == 0 || elements < sharing));
-    // With parts > 1 the barrier before the addition also means that all warps have read the turn's vectors.
+    // With parts > 1 a barrier of the block lies between reading a turn's vectors and adding the sums. Clusters and
+    // grids rely on it: all warps have read a slot before it is overwritten.
     static_assert(Kind == Team::block || parts > 1);
     // 16-bit halves that a unit sends, of a row of vectors, and from a row to the next. In shared memory rows are 64
     // bytes apart modulo 128, so that two rows use all banks.
@@ -190,7 +191,7 @@ class TeamVectors {
     __device__ __forceinline__ void wait(uint32_t turn) const {
         if constexpr (S::kind == Team::cluster) {
             ptx::wait_for_phase(barrier(turn), turn >> 1 & 1U);
-            if (threadIdx.x == 0) ptx::expect_bytes(barrier(turn), turn_bytes());  // for turn + 2
+            if (threadIdx.x == 0) ptx::expect_bytes(barrier(turn), turn_bytes());  // turn + 2 has the same barrier
         }
     }
     // Loads an item of a lane's right operands.

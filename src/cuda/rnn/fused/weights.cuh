@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that puts WEIGHT into the order in which the lanes of the fused kernels hold it, once for each call.
+// The kernel rnn_fused_weights puts WEIGHT into the order in which lanes of the fused kernels hold it, once a call.
 //
 // Ownership  A thread computes the 16 bytes that a lane has of one left operand, with zeros past the head's extents.
 // Bytes      R is read once from memory, as its scattered reads hit L2; the operands are written once.
