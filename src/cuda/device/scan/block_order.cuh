@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block swizzle of chained scans: which group of rows and which chunk of time blockIdx.x stands
-// for. The groups are divided into sets. Block indices run through one set after another, and within a set through the
-// groups of the first chunk, then through those of the second, and so on. Blocks that run at the same time then read
-// memory that lies close together, and the blocks of the chunk before have started a set's width earlier.
+// The block swizzle of chained scans: which group of rows and which chunk of time blockIdx.x stands for. The groups are
+// divided into sets. Block indices run through one set after another, and within a set through the groups of the first
+// chunk, then through those of the second, and so on. Blocks that run at the same time then read memory that lies close
+// together, and the blocks of the chunk before have started a set's width earlier.
 #pragma once
 
 #include "cuda/device/scan/chained_sets.h"

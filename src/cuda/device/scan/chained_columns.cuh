@@ -110,7 +110,7 @@ struct ChainedColumns {
         for (int v = 0; v < V; ++v) total(warp_time, v) = Monoid::to_record(through[v]);
         // The carry that enters a row is read before the barrier, as the one that leaves may go to the same memory. The
         // host does not let rows that can be cut have one memory for both, since a later block would not wait for this
-        // one (linear/kernel.cpp).
+        // one.
         Wide carry[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = chunk == 0 && v < at.rows ? work.enter(v) : Monoid::start();

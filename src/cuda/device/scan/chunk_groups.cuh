@@ -2,14 +2,12 @@
 // Groups of chunks, which let a chained scan of few rows do without a chain of all their chunks.
 //
 // The first 128 chunks of a row are a group, the next 128 are another one, and so on. Each chunk but the last of a
-// group or of the row publishes its summary as soon as it has it, unless it overflowed (linear/in_order.cuh). A warp
-// of each chunk waits for the summaries of the earlier chunks of its group and composes them in a tree that is fixed
-// by their places; the carry into the group then gives the carry into the chunk. The last chunk of a group publishes
-// the carry into the next group. So a chunk waits for the summaries of its group, which wait for nothing unless they
-// overflowed, and for the carry into its group, and only the carries into groups are a chain: a hop takes about a
-// microsecond, in which an H100 moves 3 MB, where a group of f32 reads and writes 8 MB. Chained chunk by chunk, one
-// row of 2^24 f32 takes ten times as long on an H100; bench/results/tried_operators.md has other lengths of groups
-// and other ways to wait.
+// group or of the row publishes its summary as soon as it has it, unless it overflowed. A warp of each chunk waits for
+// the summaries of the earlier chunks of its group and composes them in a tree that is fixed by their places; the carry
+// into the group then gives the carry into the chunk. The last chunk of a group publishes the carry into the next
+// group. So only the carries into groups are a chain: a hop takes about a microsecond, in which an H100 moves 3 MB,
+// where a group of f32 reads and writes 8 MB. Chained chunk by chunk, one row of 2^24 f32 takes ten times as long on an
+// H100; bench/results/tried_operators.md has other lengths of groups and other ways to wait.
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"

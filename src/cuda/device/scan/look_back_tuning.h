@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many chunks a look-back group has: shared by the families whose chunks look back (element_chain.cuh here,
-// linear/look_back.cuh).
+// How many chunks a look-back group has, for all kernels whose chunks look back.
 #pragma once
 
 #include <algorithm>
