@@ -29,7 +29,7 @@ struct GatedChannels {
         return (Parts::has_param && p.param != nullptr) || (Parts::has_bias && p.bias != nullptr);
     }
 
-    // Computes them. It ends with __syncthreads if there are parameters.
+    // Computes the parameters of the block's channels. It ends with __syncthreads if there are any.
     template <typename Parts, typename Tile>
     static __device__ __forceinline__ void look_up(const GatedParams& p, const Tile& t, Shared& shared) {
         if (!has_any<Parts>(p)) return;

@@ -185,7 +185,7 @@ struct LaneInOrder {
 };
 
 // `InOrder` of the works of "rows" and "columns" (device/scan/chained_rows.cuh). TimeSums and StepSums are those of
-// gate_gradient.cuh, SharedSums those of block_sums.cuh; the latter two are void in kernels without them.
+// gate_gradient.cuh, SharedSums those of block_sums.cuh. StepSums and SharedSums are void in kernels without them.
 template <typename Walker, typename TimeSums, typename StepSums, typename SharedSums>
 struct ChainedInOrder {
     using Ty = typename Walker::Ty;

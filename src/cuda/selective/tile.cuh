@@ -120,7 +120,7 @@ struct MatrixColumns {
             if (of_c.data != nullptr) c.template fetch<false>(block, places, of_c, valid, block.p.states);
         }
     }
-    // Puts them into shared memory; states that do not exist are zeros.
+    // Puts the loaded tile into shared memory; states that do not exist are zeros.
     template <bool Whole>
     __device__ __forceinline__ void put(const Block& block, SelectiveMatrices<Shape, Steps>& to, int valid) const {
         const auto put = [&](const View& view, const Column& column, V* rows) {

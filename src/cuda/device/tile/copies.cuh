@@ -8,7 +8,7 @@
 // lanes find their steps; such tiles are staged, and the kernel waits for them before `arrange`. With
 // Access::time_vectors loads of vectors pass through registers (skewed_vectors.cuh), and only the size of the buffer is
 // told here. Loads and stores have no cache hints: on an H200 "evict first" made these kernels 10 % slower. Loads of
-// linear/short_rows.cuh gain by one.
+// short rows gain by one.
 #pragma once
 
 #include "cuda/device/tile/time_vectors.cuh"
