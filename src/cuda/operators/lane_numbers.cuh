@@ -13,8 +13,8 @@
 #include "cuda/device/ptx/held.cuh"
 #include "cuda/device/ptx/quick_functions.cuh"
 #include "cuda/device/tile/steps.cuh"
-#include "cuda/operators/byte_sums.cuh"
 #include "cuda/operators/numbers_general.cuh"
+#include "cuda/operators/packed_bytes.cuh"
 
 namespace flashscan::cuda {
 
@@ -45,7 +45,8 @@ template <typename X, typename Shape, bool Down>
 struct LaneNumbers {
     using Tile = Steps<X, Shape>;
     using Wide = typename Tile::Wide;
-    using Bytes = ByteSums<Shape, Down>;  // of 8-bit numbers
+    template <typename Operator>
+    using Bytes = PackedBytes<Operator, Shape, Down>;  // of 8-bit numbers
     static constexpr int L = Shape::L;
     Tile& tile;
 
@@ -117,9 +118,6 @@ requires(sizeof(X) == 2) struct RunningNumber<combine::Extremum<Max>, X, float>
     using Quick = QuickExtremum<Max>;
 };
 
-template <typename X, typename Operator>
-constexpr bool sums_bytes = sizeof(X) == 1 && std::is_same_v<Operator, combine::Add>;
-
 // Calls body(running), where `running[v]` holds carry[v], and body adds the lane's numbers to it.
 template <typename Running, int V, typename Wide, typename Numbers, typename Body>
 __device__ __forceinline__ void with_running(const Wide (&carry)[V], const Numbers& numbers, Body&& body) {
@@ -143,8 +141,8 @@ __device__ __forceinline__ auto combine_all_numbers(const Numbers& numbers, int 
     using Wide = typename Element<X>::Wide;
     if constexpr (std::is_same_v<Operator, combine::LogAddExp>) {
         return log_of_sum<X>(numbers, v);
-    } else if constexpr (sums_bytes<X, Operator>) {
-        return Numbers::Bytes::total(numbers.tile, v);
+    } else if constexpr (packs_bytes<X, Operator>) {
+        return Numbers::template Bytes<Operator>::total(numbers.tile, v);
     } else {
         using Running = RunningNumber<Operator, X>;
         if constexpr (requires { typename Running::Quick; }) {
@@ -181,8 +179,8 @@ __device__ __forceinline__ void combine_tile(const LaneNumbers<X, Shape, Down>& 
     Wide before[V];
 #pragma unroll
     for (int v = 0; v < V; ++v) before[v] = carry[v];
-    if constexpr (sums_bytes<X, Operator>) {
-        ByteSums<Shape, Down>::scan(numbers.tile, carry);
+    if constexpr (packs_bytes<X, Operator>) {
+        PackedBytes<Operator, Shape, Down>::scan(numbers.tile, carry);
     } else {
         StepWriter<X, Shape, Down> writer{numbers.tile};
         with_running<RunningNumber<Operator, X>>(carry, numbers, [&](auto& running) {

@@ -135,8 +135,10 @@ struct NumberWork : NumberScanLane<X, Shape_, Down_> {
     }
 };
 
-template <typename X>
+// A lane has 128 bytes of a row. 8-bit numbers that are taken one by one have half of that, as their loops are long.
+template <typename X, bool Packed = false>
 struct NumberRowsShape : TileShape<X, X, Access::time_vectors, false, 256> {
+    static constexpr int L = TileShape<X, X, Access::time_vectors, false, 256>::L * (Packed ? 2 : 1);
     static constexpr int skew = 16 / static_cast<int>(sizeof(X)) - 1;
 };
 
@@ -150,7 +152,8 @@ __device__ __forceinline__ void store_row(const typename Data::Tile& tile, const
     Data::store(tile, view, again, part, buffer);
 }
 
-template <typename X, typename Operator, bool Down, typename Base_ = NumberWork<X, Operator, NumberRowsShape<X>, Down>>
+template <typename X, typename Operator, bool Down,
+          typename Base_ = NumberWork<X, Operator, NumberRowsShape<X, packs_bytes<X, Operator>>, Down>>
 struct NumberRowsWork : Base_ {
     using Base = Base_;
     using typename Base::Shape, typename Base::Wide;
@@ -227,20 +230,22 @@ struct NumberColumnsWork : Base_ {
     }
 };
 
-// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for numbers of 8 bits other
-// than sums, for complex numbers and for long operators in f64, whose steps take more registers. number_rows has one
-// more where registers allow it, since blocks of few rows wait for each other with their steps in registers. i64
-// publishes a carry in two words, which take more of them.
+// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for numbers of 8 bits that are
+// taken one by one, for complex numbers and for long operators in f64, whose steps take more registers. number_rows has
+// one more where registers allow it, since blocks of few rows wait for each other with their steps in registers. i64
+// publishes a carry in two words, and packed bytes but sums take more constants.
 template <typename X, typename Operator>
 constexpr bool has_short_steps = std::is_same_v<typename Element<X>::Wide, float> || !is_long_operator<Operator>;
 template <typename X, typename Operator>
 constexpr int chained_resident = NumberPart<X>::count == 1 &&
-                                         (sizeof(X) >= 2 || sums_bytes<X, Operator>)&&has_short_steps<X, Operator>
+                                         (sizeof(X) >= 2 || packs_bytes<X, Operator>)&&has_short_steps<X, Operator>
                                      ? 3
                                      : 2;
 template <typename X, typename Operator>
-constexpr int rows_resident = chained_resident<X, Operator> +
-                              (has_short_steps<X, Operator> && !has_all_bits<X> ? 1 : 0);
+constexpr bool spares_registers = has_short_steps<X, Operator> && !has_all_bits<X> &&
+                                  (!packs_bytes<X, Operator> || std::is_same_v<Operator, combine::Add>);
+template <typename X, typename Operator>
+constexpr int rows_resident = chained_resident<X, Operator> + (spares_registers<X, Operator> ? 1 : 0);
 
 template <typename X, typename Operator, bool Down>
 __global__ void __launch_bounds__(32 * chained_warps, rows_resident<X, Operator>)
