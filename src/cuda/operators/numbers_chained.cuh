@@ -195,8 +195,14 @@ struct NumberRowsWork : Base_ {
     }
 };
 
-template <typename X>
-using NumberColumnsShape = TileShape<X, X, Access::channel_packs, false, 256>;
+// A lane has 128 bytes of its rows. Where a step takes few instructions, 256 bytes of wider numbers make chunks twice
+// as long, so that half as many carries are exchanged, with two blocks on a multiprocessor in place of three.
+template <typename X, bool Long = false>
+struct NumberColumnsShape : TileShape<X, X, Access::channel_packs, false, 256> {
+    static constexpr int L = TileShape<X, X, Access::channel_packs, false, 256>::L * (Long ? 2 : 1);
+};
+template <typename X, typename Operator>
+constexpr bool has_long_columns = sizeof(X) >= 4 && !is_long_operator<Operator>;
 
 // Sets the steps of a lane that do not exist, from number `steps` on.
 template <typename X, typename Shape>
@@ -210,7 +216,8 @@ __device__ __forceinline__ void fill_absent(Steps<X, Shape>& tile, int steps, ty
     }
 }
 
-template <typename X, typename Operator, typename Base_ = NumberWork<X, Operator, NumberColumnsShape<X>, false>>
+template <typename X, typename Operator,
+          typename Base_ = NumberWork<X, Operator, NumberColumnsShape<X, has_long_columns<X, Operator>>, false>>
 struct NumberColumnsWork : Base_ {
     using Base = Base_;
     using typename Base::Shape, typename Base::Wide;
@@ -254,7 +261,7 @@ __global__ void __launch_bounds__(32 * chained_warps, rows_resident<X, Operator>
 }
 
 template <typename X, typename Operator>
-__global__ void __launch_bounds__(32 * chained_warps, chained_resident<X, Operator>)
+__global__ void __launch_bounds__(32 * chained_warps, has_long_columns<X, Operator> ? 2 : chained_resident<X, Operator>)
     number_columns(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
     run_chained<ChainedColumns<NumberColumnsWork<X, Operator>>>(p, sets);
 }

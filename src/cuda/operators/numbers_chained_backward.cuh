@@ -78,8 +78,8 @@ struct NumberRowsMarks : NumberRowsWork<X, Operator, Down> {
     }
 };
 template <typename X, typename Operator>
-struct NumberColumnsMarks : NumberColumnsWork<X, Operator> {
-    using Base = NumberColumnsWork<X, Operator>;
+struct NumberColumnsMarks : NumberColumnsWork<X, Operator, NumberWork<X, Operator, NumberColumnsShape<X>, false>> {
+    using Base = NumberColumnsWork<X, Operator, NumberWork<X, Operator, NumberColumnsShape<X>, false>>;
     using Base::Base, Base::p, Base::at, Base::source;
     using typename Base::Shape, typename Base::Wide;
     static constexpr int L = Shape::L, V = Shape::V;
