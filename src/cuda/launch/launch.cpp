@@ -43,10 +43,6 @@ void ClearLaunch::run(void* memory, void* stream) const {
     if (words_ > 0) launch(clear_look_back_kernel(), shape_, stream, memory, words_);
 }
 
-void set_all_bits(void* memory, int64_t words, void* stream) {
-    ClearLaunch(static_cast<size_t>(words) * sizeof(uint64_t)).run(memory, stream);
-}
-
 int resident_clusters(const void* kernel, const LaunchShape& shape) {
     const LaunchConfig launched(shape, nullptr);
     int clusters = 0;

@@ -74,11 +74,8 @@ struct SettledLaunch {
 
 // Sets every byte of memory to `byte`.
 void fill(void* memory, int byte, size_t bytes, void* stream);
-// Sets all bits of `words` words of 8 bytes, which is what blocks find in exchanged memory before a value is published.
-// The next launch may overlap this.
-void set_all_bits(void* memory, int64_t words, void* stream);
-
-// The launch that does the same for memory whose size is known when the plan is made.
+// The launch that sets all bits of memory, which is what blocks find there before a value is published. The next launch
+// may overlap it.
 class ClearLaunch {
   public:
     ClearLaunch() = default;
