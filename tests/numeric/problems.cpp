@@ -25,9 +25,9 @@ constexpr std::pair<int32_t, int32_t> dtypes[] = {
     {FLASHSCAN_DTYPE_C64, FLASHSCAN_DTYPE_C64},   {FLASHSCAN_DTYPE_C64, FLASHSCAN_DTYPE_F32},
     {FLASHSCAN_DTYPE_C128, FLASHSCAN_DTYPE_C128}, {FLASHSCAN_DTYPE_C128, FLASHSCAN_DTYPE_F64},
 };
-constexpr std::pair<int32_t, int32_t> wave_dtypes[] = {{FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32},
-                                                       {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16},
-                                                       {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F16}};
+constexpr std::pair<int32_t, int32_t> few_long_row_dtypes[] = {{FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32},
+                                                               {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16},
+                                                               {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F16}};
 constexpr std::pair<int32_t, int32_t> short_row_dtypes[] = {{FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32},
                                                             {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16},
                                                             {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F16},
@@ -55,13 +55,13 @@ constexpr std::array<int64_t, 3> few_shapes[] = {{1, 1, 1},  {1, 1, 2048},  {64,
 constexpr std::array<int64_t, 3> chunked_shapes[] = {
     {1, 1030, 64}, {1, 8200, 9}, {2, 4100, 8}, {1, 1537, 70}, {1, 20011, 3}};
 
-constexpr std::array<int64_t, 3> pitched_shapes[] = {{2, 304, 64},  {1, 1000, 136}, {3, 72, 24},   {1, 64, 8},
+constexpr std::array<int64_t, 3> aligned_shapes[] = {{2, 304, 64},  {1, 1000, 136}, {3, 72, 24},   {1, 64, 8},
                                                      {2, 520, 256}, {1, 96, 8720},  {2, 40, 4232}, {5, 2056, 40},
                                                      {3, 1024, 72}, {1, 12296, 24}};
 
-constexpr std::array<int64_t, 3> wave_shapes[] = {{1, 70000, 1}, {2, 5000, 16},  {1, 15368, 3},  {3, 2056, 24},
-                                                  {1, 40, 8},    {1, 8, 64},     {5, 10240, 1},  {2, 5128, 4},
-                                                  {1, 9001, 16}, {2, 2051, 100}, {1, 3001, 128}, {3, 777, 200}};
+constexpr std::array<int64_t, 3> few_long_row_shapes[] = {{1, 70000, 1}, {2, 5000, 16},  {1, 15368, 3},  {3, 2056, 24},
+                                                          {1, 40, 8},    {1, 8, 64},     {5, 10240, 1},  {2, 5128, 4},
+                                                          {1, 9001, 16}, {2, 2051, 100}, {1, 3001, 128}, {3, 777, 200}};
 
 constexpr std::array<int64_t, 3> column_shapes[] = {{2, 303, 65},  {1, 1021, 130}, {3, 514, 10}, {1, 1030, 257},
                                                     {2, 129, 64},  {5, 2051, 33},  {3, 1, 7},    {1, 4099, 96},
@@ -83,8 +83,8 @@ std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::tiny) return tiny_shapes;
     if (size == Size::few) return few_shapes;
     if (size == Size::chunks) return chunked_shapes;
-    if (size == Size::pitched) return pitched_shapes;
-    if (size == Size::waves) return wave_shapes;
+    if (size == Size::aligned) return aligned_shapes;
+    if (size == Size::few_long_rows) return few_long_row_shapes;
     if (size == Size::columns) return column_shapes;
     if (size == Size::ragged) return ragged_shapes;
     if (size == Size::short_rows) return short_row_shapes;
@@ -93,7 +93,7 @@ std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
 }
 
 std::span<const std::pair<int32_t, int32_t>> dtypes_of(Size size) {
-    if (size == Size::waves) return wave_dtypes;
+    if (size == Size::few_long_rows) return few_long_row_dtypes;
     if (size == Size::ragged) return ragged_dtypes;
     if (size == Size::short_rows) return short_row_dtypes;
     if (size == Size::skewed) return skewed_dtypes;
@@ -180,13 +180,13 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_dtype] = static_cast<int>(dtypes_of(size).size());
     levels[factor_layout] = levels[factor_reverse] = levels[factor_reset] = levels[factor_in_place] = 2;
     levels[factor_form] = levels[factor_packing] = 3;
-    levels[factor_broadcast] = size >= Size::pitched ? 1 : 8;
+    levels[factor_broadcast] = size >= Size::aligned ? 1 : 8;
     levels[factor_placement] = support::placement_count;
     levels[factor_states] = 4;
     levels[factor_gradients] = 7;
     levels[factor_option] = 5;
     levels[factor_shape] = static_cast<int>(shapes_of(size).size());
-    if (size == Size::pitched || size == Size::waves) levels[factor_packing] = 1;
+    if (size == Size::aligned || size == Size::few_long_rows) levels[factor_packing] = 1;
     if (size == Size::short_rows) {
         levels[factor_layout] = 1;  // BCT
         levels[factor_packing] = levels[factor_form] = levels[factor_reset] = 1;
@@ -199,7 +199,7 @@ std::vector<Problem> pairs(Size size) {
         levels[factor_packing] = 2;
         levels[factor_placement] = static_cast<int>(std::size(ragged_placements));
     }
-    if (size == Size::waves) levels[factor_form] = levels[factor_reset] = 1;
+    if (size == Size::few_long_rows) levels[factor_form] = levels[factor_reset] = 1;
     std::vector<Problem> problems;
     constexpr uint64_t seeds[] = {1000, 2000, 2600, 2500, 2800, 2900, 2960, 2950, 2990, 2980};
     const uint64_t seed = seeds[static_cast<int>(size)];

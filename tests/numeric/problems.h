@@ -10,16 +10,16 @@
 namespace numeric {
 
 enum class Size {
-    tiny,        // for compute-sanitizer: a few hundred elements, and one row of several chunks of time
-    varied,      // up to some ten thousand elements
-    few,         // few steps, of one row to more than a hundred, as in decoding
-    chunks,      // few rows of so many steps that kernels may cut time into chunks
-    pitched,     // pitches of 16 bytes, gates for each element, one or several columns of warps a block
-    waves,       // the same, gates by value, one dtype, time mostly long
-    columns,     // channels innermost, any pitches, gates for each element, time mostly of several chunks
-    ragged,      // time innermost, odd extents and pitches, gates for each element
-    short_rows,  // time innermost, rows of a few lanes, pitches of 16 bytes, gates for each element by value
-    skewed       // as columns, odd numbers of channels, 16-bit data
+    tiny,           // for compute-sanitizer: a few hundred elements, and one row of several chunks of time
+    varied,         // up to some ten thousand elements
+    few,            // few steps, of one row to more than a hundred, as in decoding
+    chunks,         // few rows of so many steps that kernels may cut time into chunks
+    aligned,        // strides of 16 bytes, gates for each element, one or several columns of warps a block
+    few_long_rows,  // the same, gates by value, one dtype, time mostly long
+    columns,        // channels innermost, any strides, gates for each element, time mostly of several chunks
+    ragged,         // time innermost, odd extents and strides, gates for each element
+    short_rows,     // time innermost, rows of a few lanes, strides of 16 bytes, gates for each element by value
+    skewed          // as columns, odd numbers of channels, 16-bit data
 };
 
 // The problems of these lines (support::problem_of).

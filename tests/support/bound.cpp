@@ -16,7 +16,7 @@
 // which follows the conditioning: old terms count by what is left of them. It is widened by 5 % for the higher orders.
 // The result is then rounded once to its dtype, half an ulp. The oracle makes the same kind of error with u = 2^-53,
 // which is added to u. A step left out, a wrong initial state or states kept in 16 bits differ by far more
-// (tests/numeric/bound.cpp shows it).
+// (tests/numeric/linear/bound.cpp shows it).
 //
 // Below the normal numbers a rounding is no longer relative to what is rounded: it loses up to half of v, the least
 // number above 0, and as much again in the oracle where that has the same type. Sums are exact there. The loop that

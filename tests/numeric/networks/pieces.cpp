@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pieces of a recurrent network, each run by itself, give within its error bound what the whole gives: steps that carry
 // on from each other's states, and packed sequences.
-#include "support/rnn_pieces.h"
-
 #include <gtest/gtest.h>
 
 #include "support/rnn_check.h"
+#include "support/rnn_pieces.h"
 
 namespace numeric {
 namespace {

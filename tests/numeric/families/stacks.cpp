@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls on small stacks. The caller's is painted and looked at afterwards; the workers' are small where the environment
-// says so (OMP_STACKSIZE, as the ctest case small_stacks does), and end in a guard page.
+// says so (OMP_STACKSIZE, as the ctest case numeric_stacks does), and end in a guard page.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <pthread.h>

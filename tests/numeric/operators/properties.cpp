@@ -22,7 +22,6 @@ class OperatorBits : public OperatorOnTarget {};
 class OperatorModes : public OperatorOnTarget {};
 class OperatorStates : public OperatorOnTarget {};
 class OperatorMemory : public OperatorOnTarget {};
-class HeavyOperator : public OperatorOnTarget {};
 class OperatorValuesOf : public OperatorOnTarget {};
 
 // Both signs of what makes kernels cut time and share work. Matrices that are shared out by rows need fewer steps for
@@ -430,13 +429,6 @@ INSTANTIATE_TEST_SUITE_P(Operator, OperatorModes, each_backend, name_of_backend)
 INSTANTIATE_TEST_SUITE_P(Operator, OperatorMemory, each_backend, name_of_backend);
 INSTANTIATE_TEST_SUITE_P(Operator, OperatorStates, each_backend, name_of_backend);
 INSTANTIATE_TEST_SUITE_P(Operator, OperatorValuesOf, each_backend, name_of_backend);
-
-TEST_P(HeavyOperator, AMillionSteps) {
-    for (const char* line : {"add f64 t1000000", "logaddexp f64 t1000003 BCT", "matmul d2 f64 t1000000",
-                             "affine d2 f64 t999983 reverse", "max f32 t1000000", "add f32 t65536 c16"})
-        check_case({operator_problem_of(std::string("operator bwd b1 c1 ") + line), GetParam()});
-}
-INSTANTIATE_TEST_SUITE_P(Heavy, HeavyOperator, each_backend, name_of_backend);
 
 }  // namespace
 }  // namespace numeric

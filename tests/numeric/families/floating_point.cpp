@@ -71,31 +71,33 @@ void make_small(Values& values) {
     for (Value& value : values) value *= 0x1p-127;
 }
 
-TEST(FloatingPoint, WorkersOfLinearRecurrencesTakeTheCallersMode) {
+class FloatingPoint : public testing::TestWithParam<Target> {};
+
+TEST_P(FloatingPoint, WorkersOfLinearRecurrencesTakeTheCallersMode) {
     for (const char* line :
          {"linear f32 BTC b8 t300 c64 threads4 caller-scratch", "linear f32 BCT b1 t9000 c2 threads4 caller-scratch"}) {
         SCOPED_TRACE(line);
         const Problem p = problem_of(line);
         Data data = make_data(p);
         make_small(data.input);
-        const Plan plan(p, {});
-        Call call = forward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+        const Plan plan(p, GetParam());
+        Call call = forward_call(p, plan, GetParam().backend, data, Guard::end);
         expect_equal_bits_in_modes(plan.get(), call);
     }
 }
 
-TEST(FloatingPoint, WorkersOfNetworksTakeTheCallersMode) {
+TEST_P(FloatingPoint, WorkersOfNetworksTakeTheCallersMode) {
     const RnnProblem p = rnn_problem_of("rnn elman f32 b24 t20 h2 d24 threads4 caller-scratch");
     RnnData data = make_data(p);
     make_small(data.input);
     for (Value& r : data.weight) r *= 0x1p-70;
     for (Value& b : data.bias) b = 0;
-    const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CPU, ""));
-    Call call = forward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+    const Plan plan(desc_of(p), options_of(p, GetParam().backend, GetParam().kernel));
+    Call call = forward_call(p, plan, GetParam().backend, data, Guard::end);
     expect_equal_bits_in_modes(plan.get(), call);
 }
 
-TEST(FloatingPoint, WorkersOfOperatorsTakeTheCallersMode) {
+TEST_P(FloatingPoint, WorkersOfOperatorsTakeTheCallersMode) {
     for (const char* line : {"operator add inclusive f32 b8 t300 c40 threads4 caller-scratch",
                              "operator matmul inclusive f32 b8 t60 c2 d5 threads4 caller-scratch"}) {
         SCOPED_TRACE(line);
@@ -106,14 +108,14 @@ TEST(FloatingPoint, WorkersOfOperatorsTakeTheCallersMode) {
         for (size_t i = 0; i < data.input.size(); ++i)
             if (!p.matmul() || i / size % static_cast<size_t>(p.time * p.channels) < static_cast<size_t>(p.channels))
                 data.input[i] *= 0x1p-127;
-        const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CPU, ""));
-        Call call = forward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+        const Plan plan(desc_of(p), options_of(p, GetParam().backend, GetParam().kernel));
+        Call call = forward_call(p, plan, GetParam().backend, data, Guard::end);
         expect_equal_bits_in_modes(plan.get(), call);
     }
 }
 
 // Gates, inputs and states of ordinary size, whatever lies behind their ends in the kernels' panels.
-TEST(FloatingPoint, OrdinaryGatesRaiseNoExceptions) {
+TEST_P(FloatingPoint, OrdinaryGatesRaiseNoExceptions) {
     for (const char* line :
          {"linear f32 BTC b2 t600 c5 form-log state-in", "linear f32 BTC b1 t5000 c5 form-log place-spread threads1",
           "linear f32 BTC b2 t600 c67 form-logit threads1", "linear f32 BCT b2 t601 c3 form-log threads1",
@@ -127,10 +129,10 @@ TEST(FloatingPoint, OrdinaryGatesRaiseNoExceptions) {
         Data data = make_data(p);
         for (size_t i = 0; i < data.gate.size(); ++i) data.gate[i] = rounded(p.gate_dtype, -uniform(p.seed, 99, i));
         (void)reference_of(p, data);
-        const Plan plan(p, {});
+        const Plan plan(p, GetParam());
         for (const bool backward : {false, true}) {
-            Call call = backward ? backward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end)
-                                 : forward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+            Call call = backward ? backward_call(p, plan, GetParam().backend, data, Guard::end)
+                                 : forward_call(p, plan, GetParam().backend, data, Guard::end);
             for (int run = 0; run < 3; ++run) {
                 call.prepare();
                 std::feclearexcept(FE_ALL_EXCEPT);
@@ -143,6 +145,10 @@ TEST(FloatingPoint, OrdinaryGatesRaiseNoExceptions) {
         }
     }
 }
+
+std::string name_of_target(const testing::TestParamInfo<Target>& info) { return text_of(info.param); }
+
+INSTANTIATE_TEST_SUITE_P(OnTheCpu, FloatingPoint, testing::Values(Target{FLASHSCAN_BACKEND_CPU, ""}), name_of_target);
 
 }  // namespace
 }  // namespace numeric

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both passes of a plan in a CUDA graph of the caller's, replayed with other values: the bits are those of calls
-// outside of a graph. Recurrent networks have theirs in rnn_device.cpp. Built with CUDA only.
+// outside of a graph. Recurrent networks have theirs in networks/device.cpp. Built with CUDA only.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

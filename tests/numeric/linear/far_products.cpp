@@ -6,8 +6,8 @@
 #include <limits>
 #include <numbers>
 
+#include "numeric/linear/property.h"
 #include "numeric/problems.h"
-#include "numeric/property.h"
 #include "numeric/wandering.h"
 
 namespace numeric {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "numeric/property.h"
+#include "numeric/linear/property.h"
 
 namespace numeric {
 namespace {

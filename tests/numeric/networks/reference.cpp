@@ -2,9 +2,9 @@
 /*
  * Every kernel for recurrent networks against the oracle.
  *
- *   build/sm90a/tests/flashscan_numeric --gtest_filter='*Rnn*cuda*'      all on the GPU
+ *   build/sm90a/tests/flashscan_numeric_networks --gtest_filter='*cuda*'      all on the GPU
  *   FLASHSCAN_TEST_EXACT=1 compute-sanitizer --tool memcheck \
- *       build/sm90a/tests/flashscan_numeric --gtest_filter='RnnPairs*cuda_alternating*'
+ *       build/sm90a/tests/flashscan_numeric_networks --gtest_filter='RnnPairs*cuda_alternating*'
  */
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "numeric/networks/grid.h"
 #include "support/pairwise.h"
 #include "support/rnn_check.h"
 
@@ -132,58 +133,6 @@ std::vector<RnnProblem> shapes() {
     return problems;
 }
 
-// Every two of cell, type, D, B and T meet; where a pass has more than `most` multiplications, T and then B take their
-// next smaller value.
-std::vector<RnnProblem> grid(int64_t most) {
-    const std::vector<std::string> cells = cell_words();
-    constexpr const char* types[] = {"f32", "bf16", "f16", "f64", "bf16 weight-f32", "f16 weight-f32"};
-    constexpr int64_t dims[] = {1, 7, 16, 33, 64, 100, 128, 200, 256, 512, 768, 1024};
-    constexpr int64_t batches[] = {1, 3, 8, 16, 17, 64}, times[] = {0, 1, 2, 65, 500};
-    std::vector<RnnProblem> problems;
-    for (std::vector<int> row : pairwise_rows({flashscan::cell_count, 6, 12, 6, 5}, 11)) {
-        const size_t i = problems.size();
-        RnnProblem p = rnn_problem_of(fmt::format("rnn bwd {} {} d{} state-in state-out",
-                                                  cells[static_cast<size_t>(row[0])], types[row[1]], dims[row[2]]));
-        p.heads = p.dim >= 200 ? 1 : 1 + static_cast<int64_t>(i % 3);
-        p.layout = i % 2 == 0 ? FLASHSCAN_LAYOUT_BTGHD : FLASHSCAN_LAYOUT_TBGHD;
-        const auto multiplications = [&] { return batches[row[3]] * times[row[4]] * p.gates() * p.width() * p.dim; };
-        while (multiplications() > most && row[4] > 2) --row[4];
-        while (multiplications() > most && row[3] > 0) --row[3];
-        p.batch = batches[row[3]];
-        p.time = times[row[4]];
-        p.seed = 1 + i;
-        problems.push_back(p);
-    }
-    return problems;
-}
-
-// Those whose oracle is done in a moment, or the others: large weights.
-std::vector<RnnProblem> grid(int64_t most, bool heavy) {
-    std::vector<RnnProblem> problems = grid(most);
-    std::erase_if(problems, [=](const RnnProblem& p) { return (p.gates() * p.width() * p.dim > 300'000) != heavy; });
-    return problems;
-}
-
-std::vector<RnnProblem> large() {
-    std::vector<RnnProblem> problems = grid(5'000'000, true);
-    for (const char* line :
-         {"lstm f32 b2 t5 h1 d512", "gru bf16 b1 t3 h1 d768", "slstm f16 b1 t3 h1 d1024 weight-f32",
-          "lstm bf16 b64 t2 h1 d768", "lstm f16 b17 t2 h1 d1024", "gru bf16 b16 t2 h1 d1024 weight-f32",
-          "slstm bf16 b16 t5 h1 d512 all-states", "lstm bf16 b16 t9 h3 d256 reset", "elman f16 b8 t500 h1 d256",
-          "lstm bf16 b3 t500 h1 d128", "gru-reset-before f16 b8 t65 h1 d200", "lstm f32 b1 t500 h4 d64",
-          "gru bf16 b1 t65 h1 d512 sequences9", "lstm bf16 b64 t9 h12 d64"})
-        problems.push_back(rnn_problem_of(std::string("rnn bwd state-in state-out ") + line));
-    // Every team of f32, full and not.
-    for (const char* line :
-         {"lstm b40 t40 h2 d64 reset", "gru b17 t40 h2 d100 reverse", "elman b9 t40 h3 d128", "slstm b16 t5 h1 d128",
-          "lstm b16 t30 h1 d200 TBGHD reset", "slstm b33 t5 h2 d256 all-states", "lstm b3 t70 h1 d257",
-          "gru b16 t9 h1 d512 reset clip0.05", "elman-relu b17 t9 h1 d512", "slstm b5 t3 h1 d512",
-          "lstm b17 t3 h1 d768", "gru b3 t20 h1 d700", "elman b20 t9 h1 d768", "slstm fwd b1 t20 h1 d900",
-          "lstm fwd b16 t3 h1 d1024", "gru fwd b20 t9 h1 d1024", "elman fwd b2 t40 h1 d1000"})
-        problems.push_back(rnn_problem_of(std::string("rnn bwd f32 state-in state-out ") + line));
-    return problems;
-}
-
 // Diagonal matrices: numbers of steps about those that are fetched at a time, units about a vector, a warp and a strip;
 // and steps of several chunks of segments, forward and backward.
 std::vector<RnnProblem> diagonals() {
@@ -221,14 +170,6 @@ std::vector<RnnProblem> long_diagonals() {
             problems.push_back(rnn_problem_of("rnn bwd " + cell + " " + rest));
     return problems;
 }
-// On the CPU what the planner chooses is one of the kernels, which RnnSingle shows; here each problem runs once on
-// each.
-std::vector<Target> kernels_apart() {
-    std::vector<Target> targets = rnn_kernel_targets();
-    std::erase_if(targets, [](const Target& t) { return t.backend == FLASHSCAN_BACKEND_CPU && t.kernel.empty(); });
-    return targets;
-}
-
 std::vector<Target> diagonal_targets() {
     std::vector<Target> targets = kernels_apart();
     std::erase_if(targets, [](const Target& target) {
@@ -247,9 +188,8 @@ INSTANTIATE_TEST_SUITE_P(RnnDiagonal, RnnCases, testing::ValuesIn(cases_on(diago
                          name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(RnnDiagonalLong, RnnCases,
                          testing::ValuesIn(cases_on(diagonal_gpu_targets(), long_diagonals())), name_of_rnn_case);
-INSTANTIATE_TEST_SUITE_P(RnnGrid, RnnCases, testing::ValuesIn(cases_on(kernels_apart(), grid(5'000'000, false))),
+INSTANTIATE_TEST_SUITE_P(RnnGrid, RnnCases, testing::ValuesIn(cases_on(kernels_apart(), small_grid())),
                          name_of_rnn_case);
-INSTANTIATE_TEST_SUITE_P(HeavyRnn, RnnCases, testing::ValuesIn(cases_on(kernels_apart(), large())), name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(RnnTf32, RnnCases, testing::ValuesIn(cases_on(kernels_apart(), rounded_factors())),
                          name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(RnnOneStep, RnnCases, testing::ValuesIn(cases_on(kernels_apart(), one_step())),

@@ -2,7 +2,7 @@
 // Properties in 64 bits: linearity, and gradients against finite differences and as adjoints.
 #include <cmath>
 
-#include "numeric/property.h"
+#include "numeric/linear/property.h"
 
 namespace numeric {
 namespace {
