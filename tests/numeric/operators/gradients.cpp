@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of associative operators in 64 bits against finite differences, element by element.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "support/operator_check.h"
+#include "support/operators.h"
 
 namespace numeric {
 namespace {
@@ -69,14 +71,15 @@ TEST_P(OperatorWide, HasTheGradientsOfFiniteDifferences) {
 
 std::vector<OperatorProblem> problems() {
     std::vector<OperatorProblem> list;
-    for (const char* kind : {"add", "mul", "min", "max", "logaddexp", "matmul d3", "affine d3"})
+    for (const int32_t kind : named_operators())
         for (const char* mode : {"inclusive", "exclusive", "reduction"})
             for (const char* rest :
                  {"f64 b2 t5 c2 state-in state-out values-sign", "f64 b1 t9 c1 sequences3 reverse seed2",
                   "c128 b1 t4 c2 BCT state-in values-sign seed3"}) {
-                const std::string name = kind;
-                if (rest[0] == 'c' && (name == "min" || name == "max" || name == "logaddexp")) continue;
-                list.push_back(operator_problem_of("operator bwd " + name + " " + mode + " " + rest));
+                const flashscan::OperatorRow& row = operator_row(kind);
+                const OperatorProblem p = operator_problem_of(
+                    fmt::format("operator bwd {} {} {} {}", row.word, row.on_numbers ? "" : "d3", mode, rest));
+                if (takes(kind, p.dtype)) list.push_back(p);
             }
     return list;
 }

@@ -99,10 +99,10 @@ std::vector<OperatorProblem> chains() {
           "bf16 b3 t4100 c512 state-in", "f64 b1 t2000 c1030 reverse state-in state-out",
           "f16 b40 t33 c66 reduction state-in state-out", "f32 b600 t40 c1 reduction",
           "f32 b7 t130 c1031 place-misaligned"})
-        for (const char* kind : {"add", "mul", "min", "max", "logaddexp"}) {
+        for (const int32_t kind : operators_on(FLASHSCAN_DTYPE_F32)) {
             ++i;
             const char* pass = i % 2 == 0 ? "fwd" : "bwd";
-            problems.push_back(operator_problem_of(fmt::format("operator {} {} {} seed{}", pass, kind, rest, i)));
+            problems.push_back(operator_problem_of(fmt::format("operator {} {} {} seed{}", pass, word(kind), rest, i)));
         }
     for (const char* line : {"operator bwd add c64 b2 t3001 c150 BCT state-in", "operator fwd mul c128 b2 t1030 c90",
                              "operator bwd add f32 b1 t2200001 c1 state-in state-out",
