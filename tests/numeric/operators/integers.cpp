@@ -2,6 +2,8 @@
 // Operators on integers: values worked out by hand, at the ends of the types, and sums that every bracketing gives.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/operator_check.h"
 #include "support/operators.h"
 
@@ -110,6 +112,53 @@ TEST_P(OperatorIntegers, SumLongChains) {
                 ASSERT_EQ(bits(outcome[FLASHSCAN_ARG_STATE_OUT], p.state_place(s.state, c)), sum) << line;
             }
     }
+}
+
+// Bytes that are nearly all the operator's identity, so that results do not become 0 or 255 within a few steps, in rows
+// that begin anywhere within the words in which a GPU combines four bytes.
+TEST_P(OperatorIntegers, OfSparseBytesAreThoseOfTheLoop) {
+    struct Loop {
+        int32_t kind;
+        uint8_t identity;
+        uint8_t (*combine)(uint8_t, uint8_t);
+    };
+    const Loop loops[] = {
+        {FLASHSCAN_OPERATOR_ADD, 0, [](uint8_t l, uint8_t r) { return static_cast<uint8_t>(l + r); }},
+        {FLASHSCAN_OPERATOR_MUL, 1, [](uint8_t l, uint8_t r) { return static_cast<uint8_t>(l * r); }},
+        {FLASHSCAN_OPERATOR_MIN, 255, [](uint8_t l, uint8_t r) { return std::min(l, r); }},
+        {FLASHSCAN_OPERATOR_MAX, 0, [](uint8_t l, uint8_t r) { return std::max(l, r); }},
+        {FLASHSCAN_OPERATOR_AND, 255, [](uint8_t l, uint8_t r) { return static_cast<uint8_t>(l & r); }},
+        {FLASHSCAN_OPERATOR_OR, 0, [](uint8_t l, uint8_t r) { return static_cast<uint8_t>(l | r); }},
+        {FLASHSCAN_OPERATOR_XOR, 0, [](uint8_t l, uint8_t r) { return static_cast<uint8_t>(l ^ r); }},
+    };
+    for (const Loop& loop : loops)
+        for (const char* line : {"b256 t4200 c1 BCT", "b1 t2035 c260 BCT reverse", "b1 t70001 c2 BCT reverse",
+                                 "b1 t140000 c1 BCT exclusive", "b7 t37 c90 BCT exclusive reverse", "b3 t9001 c64",
+                                 "b2 t1001 c132 reverse exclusive"}) {
+            OperatorProblem p = operator_problem_of(std::string("operator fwd add u8 state-in state-out ") + line);
+            p.kind = loop.kind;
+            OperatorData data = make_data(p);
+            const auto given = [&](size_t i) {  // one byte of 61
+                const uint32_t mixed = static_cast<uint32_t>(i) * 2654435761U;
+                return (mixed >> 8) % 61 == 0 ? static_cast<uint8_t>(mixed >> 24) : loop.identity;
+            };
+            for (size_t i = 0; i < data.input.size(); ++i) data.input[i] = of_integer(given(i));
+            for (Value& state : data.state_in) state = of_integer(loop.identity);
+            const OperatorOutcome outcome = run(p, data);
+            for (int64_t b = 0; b < p.batch; ++b)
+                for (int64_t c = 0; c < p.channels; ++c) {
+                    uint8_t y = loop.identity;
+                    for (int64_t i = 0; i < p.time; ++i) {
+                        const size_t at = p.place(b, p.reverse ? p.time - 1 - i : i, c, 1);
+                        const uint8_t before = y;
+                        y = loop.combine(y, given(at));
+                        const uint8_t expected = p.mode == FLASHSCAN_MODE_EXCLUSIVE ? before : y;
+                        ASSERT_EQ(integer_of(outcome[FLASHSCAN_ARG_OUTPUT][at]), expected)
+                            << text_of(p) << " step " << i << " of row " << b << ", " << c;
+                    }
+                    ASSERT_EQ(integer_of(outcome[FLASHSCAN_ARG_STATE_OUT][p.state_place(b, c)]), y) << text_of(p);
+                }
+        }
 }
 
 INSTANTIATE_TEST_SUITE_P(Operator, OperatorIntegers, testing::ValuesIn(operator_targets()),
