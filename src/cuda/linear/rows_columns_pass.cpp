@@ -182,7 +182,7 @@ struct RowsPass final : ChainedPass {
         group_chunks = cuda::group_chunks(grouped, true);
         if (must_suit && !suits && !grouped)
             return fmt::format("time is {}; with {} rows takes more than {} steps", p.time, batches * rows,
-                               (tuning.chunks * tuning.chunk_steps - shape.skew) / 2);
+                               tuning.chunks * tuning.chunk_steps / 2 - shape.skew);
         return blocks_refusal();
     }
 

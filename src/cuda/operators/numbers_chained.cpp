@@ -135,7 +135,7 @@ class ChainedLaunch {
         if (!suits && !grouped_) {
             if (time_inner_)
                 return fmt::format("time is {}; with {} rows takes more than {} steps", p.time, rows_,
-                                   (tuning_.chunks * tuning_.chunk_steps - shape.skew) / 2);
+                                   tuning_.chunks * tuning_.chunk_steps / 2 - shape.skew);
             if (!fills_chunks(shape, tuning_))
                 return fmt::format("time is {}; takes what fills chunks of {} steps", p.time, tuning_.chunk_steps);
             return fmt::format("rows make {} groups; takes more where time is cut into {} chunks",
