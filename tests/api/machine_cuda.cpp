@@ -271,8 +271,7 @@ TEST(MachineCudaLinear, DescriptionsTellWhatArgumentsChoose) {
     };
     has(described("linear f32 BCT b8 t4096 c256"),
         "time innermost, aligned; where pointers are not multiples of 16 bytes: skewed; where pointers do not lie "
-        "alike "
-        "within 16 bytes: chunked; backward ");
+        "alike within 16 bytes: chunked; backward ");
     has(described("linear f32 BCT b8 t256 c256"),
         "2048 warps of 1 rows x 2 tiles of 128 steps, time innermost, aligned; where pointers are not multiples of 16 "
         "bytes: skewed; where pointers do not lie alike within 16 bytes: chunked\n");
@@ -307,7 +306,7 @@ TEST(MachineCudaNumbers, DescriptionsNameKernelsAndConditions) {
     has("operator add f32 BCT b64 t256 c1024",
         {"forward number_short_rows, 65536 rows, 1 of a warp, x 2 tiles of 32 vectors; where pointers are not "
          "multiples of 16 bytes: element_scan, ",
-         "(not number_rows: time is 256; with 65536 rows takes more than 510 steps); backward number_short_rows, ",
+         "(not number_rows: time is 256; with 65536 rows takes more than 509 steps); backward number_short_rows, ",
          "where pointers are not multiples of 16 bytes, or there is no GRAD|OUTPUT: numbers_backward, "});
     has("operator max bf16 BCT b8 t8192 c1024",
         {"forward number_rows, ", "; where pointers do not lie alike within 16 bytes: element_scan, ",
