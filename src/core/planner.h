@@ -35,7 +35,12 @@ Choice<Kernel> choose(const char* backend, std::span<const Candidate<Kernel, Pro
         if (!options.kernel.empty() && options.kernel != candidate.name) continue;
         known = true;
         std::string refusal;
-        choice.kernel = candidate.make(problem, options, refusal);
+        try {
+            choice.kernel = candidate.make(problem, options, refusal);
+        } catch (const Error& error) {  // as where CUDA has no grid of so many blocks
+            if (error.code() != Code::unsupported) throw;
+            refusal = error.what();
+        }
         choice.name = candidate.name;
         if (choice.kernel) return choice;
         choice.passed_over += fmt::format("{}: {}\n", candidate.name, refusal);

@@ -136,7 +136,7 @@ bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, co
 bool chained_column_groups_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
                                 int record_bytes) {
     return tile.row_lanes == 32 && record_bytes <= column_group_record_bytes && fills_chunks(shape, columns) &&
-           columns.chunks > 2 * column_chunk_group && shape.batches * columns.row_groups >= columns_least_grouped;
+           columns.chunks > tile.few_chunks && shape.batches * columns.row_groups >= columns_least_grouped;
 }
 
 ChainedSets sets_of(const ChainedTuning& tuning, int64_t rows) {

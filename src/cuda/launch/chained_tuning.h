@@ -25,6 +25,8 @@ struct ChainedShape {
 struct ChainedTile {
     int lane_rows = 0, steps = 0, warps = 0;  // rows and steps of a lane, warps of a block
     int row_lanes = 32;                       // lanes of a warp that have rows; skewed columns have one fewer
+    // Columns: with up to so many chunks, groups of chunks are not expected to gain.
+    int few_chunks = 2 * column_chunk_group;
 };
 
 struct ChainedTuning {

@@ -10,8 +10,8 @@
 
 namespace flashscan::cuda {
 
-// Fills in the chunks of `t`, which has log2_lane_rows already. A block has 2^log2_warp_rows warps side by side in rows,
-// but a single one where chunks look back. Their groups are those of `least_rows` rows where a block has fewer.
+// Fills in the chunks of `t`, which has log2_lane_rows already. A block has 2^log2_warp_rows warps side by side in
+// rows, but a single one where chunks look back. Their groups are those of `least_rows` rows where a block has fewer.
 template <typename Tuning, typename Shape>
 void cut_for_look_back(Tuning& t, const Shape& shape, const ChainedTile& tile, int log2_warp_rows,
                        int64_t least_rows = 1) {

@@ -260,7 +260,8 @@ struct ColumnsPass final : ChainedPass {
         if (must_suit && !suits && !grouped) return suit_refusal(shape);
         if (std::string why = blocks_refusal(); !why.empty()) return why;
         // Chunks of wide elements are short and their carries many, but scratch memory should stay within about 1 % of
-        // the tensors. Warps that share gates leave up to 8 times fewer terms there, which outweighs what they exchange.
+        // the tensors. Warps that share gates leave up to 8 times fewer terms there, which outweighs what they
+        // exchange.
         const int64_t step_bytes = size_of(p.gate_dtype) + size_of(p.dtype) * (backward ? 2 : 1);
         const int64_t most = std::max<int64_t>(4 << 20, p.batch * p.channels * p.time / 100 * step_bytes);
         if (const Extent all = exchanged(pack).all; must_suit && sums != GateSums::of_blocks && all > most)

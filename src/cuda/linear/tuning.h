@@ -25,7 +25,7 @@ struct ChunkedTuning : ChainedTuning {
     int log2_lane_rows = 5;     // lanes side by side in rows; a warp's other lanes are segments of time
     int log2_group_chunks = 0;  // chunks of a look-back group
     int log2_link_groups = 0;   // groups of a link (look_back.cuh)
-    int log2_fold_rows = 0;     // the fewest rows for which look-back divides its threads
+    int log2_fold_rows = 0;     // log2 of the fewest rows for which look-back shares its threads out
 };
 
 // "few_long_rows".

@@ -39,15 +39,15 @@ struct Schedules {
     }
     void run(const OperatorBuffers& b, void* stream) const {
         for (const NumberSchedulePointer& schedule : list)
-            if (schedule->takes(b)) return schedule->run(b, stream);
+            if (schedule == list.back() || schedule->takes(b)) return schedule->run(b, stream);
     }
 };
 
-// Returns a sentence where the plan may not have the kernels of dense rows: under BATCH_INVARIANT but for integers, with
-// packed or empty sequences, where there is no machine code for the device, since these kernels have no PTX, and for
-// gradients of sums that are reductions, which scan nothing. BATCH_INVARIANT rules them out because the number of rows
-// decides how chained scans cut time into chunks, and the place of a call's arrays in memory decides which kernel runs;
-// the bits of integers depend on neither.
+// Returns a sentence where the plan may not have the kernels of dense rows: under BATCH_INVARIANT but for integers,
+// with packed or empty sequences, where there is no machine code for the device, since these kernels have no PTX, and
+// for gradients of sums that are reductions, which scan nothing. BATCH_INVARIANT rules them out because the number of
+// rows decides how chained scans cut time into chunks, and the place of a call's arrays in memory decides which kernel
+// runs; the bits of integers depend on neither.
 std::string dense_rows_refusal(const OperatorProblem& p, NumberUse use, const Options& options) {
     if (options.batch_invariant && !is_integer(p.dtype))
         return fmt::format("dtype is {}; takes integers alone under BATCH_INVARIANT", name_of(p.dtype));
@@ -68,7 +68,11 @@ Schedules make_schedules(const OperatorProblem& p, NumberUse use, const Options&
             s.passed_over.push_back(refusal);
     };
     if (const std::string why = dense_rows_refusal(p, use, options); !why.empty()) {
-        s.passed_over.push_back("number_short_rows, number_rows and number_columns: " + why);
+        const char* const kernels = use == NumberUse::forward_with_index ? "number_rows_index and number_columns_index"
+                                    : use == NumberUse::backward && p.has_slopes()
+                                        ? "number_rows_backward and number_columns_backward"
+                                        : "number_short_rows, number_rows and number_columns";
+        s.passed_over.push_back(fmt::format("{}: {}", kernels, why));
     } else {
         if (use != NumberUse::forward_with_index) add(make_short_numbers(p, use, options, refusal));
         if (!s.take_all()) add(make_chained_numbers(p, use, options, refusal));

@@ -80,9 +80,10 @@ class ChainedLaunch {
     }
     // What keeps calls from it, some of which have so many arrays.
     std::vector<std::string> obstacles(int arrays) const {
-        if (access_ > alignment_) return {fmt::format("pointers are not multiples of {} bytes", access_)};
-        if (time_inner_ && arrays > 1) return {"pointers do not lie alike within 16 bytes"};
-        return {};
+        std::vector<std::string> all;
+        if (access_ > alignment_) all.push_back(fmt::format("pointers are not multiples of {} bytes", access_));
+        if (time_inner_ && arrays > 1 && access_ < 16) all.emplace_back("pointers do not lie alike within 16 bytes");
+        return all;
     }
     // Whether a call's arrays lie as the kernel needs; null ones do.
     bool takes(std::initializer_list<const void*> arrays) const {
@@ -126,7 +127,9 @@ class ChainedLaunch {
                 return fmt::format("channels are {}; takes multiples of {}", channels, kernels.lane_rows);
         const ChainedShape shape{batches_, rows_,       p.time, time_step * size_of(p.dtype) % sector_bytes != 0,
                                  0,        kernels.skew};
-        const ChainedTile tile{kernels.lane_rows, kernels.steps, chained_warps};
+        ChainedTile tile{kernels.lane_rows, kernels.steps, chained_warps};
+        // Lanes of 256 bytes make chunks that are twice as long.
+        if (kernels.lane_rows * kernels.steps * size_of(p.dtype) > 128) tile.few_chunks = column_chunk_group;
         tuning_ = time_inner_ ? tune_chained_rows(shape, tile) : tune_chained_columns(shape, tile);
         const bool suits =
             time_inner_ ? chained_rows_suit(shape, tuning_) : chained_columns_suit(shape, tile, tuning_, true);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules of the scan of elements (numbers_general.cuh, numbers_with_index.cuh, numbers_backward.cuh), whose elements
-// are one channel or as many neighbouring channels as fill a 32-bit word.
+// Schedules of the scan of elements (numbers_general.cuh, numbers_general_index.cuh, numbers_backward.cuh), whose
+// elements are one channel or as many neighbouring channels as fill a 32-bit word.
 #include <fmt/format.h>
 
 #include <algorithm>

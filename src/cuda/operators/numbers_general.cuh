@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of "numbers" that takes every problem, forward: complex products, indices (argmax), packed sequences and
-// what else numbers_chained.cuh, which is faster where it applies, does not take. It is the scan of
-// device/scan/element_scan.cuh, whose opening comment tells the formula, ownership, bytes and synchronisation. An
-// element is V neighbouring channels. Here is the operator that the scan is instantiated with.
+// The kernel of "numbers" that takes every problem, forward without INDEX: complex products, packed sequences and what
+// else numbers_chained.cuh, which is faster where it applies, does not take. It is element_scan
+// (device/scan/element_scan.cuh, whose opening comment tells the formula, ownership, bytes and synchronisation) of
+// elements of V neighbouring channels. Here is the operator that the scan is instantiated with.
 #pragma once
 
 #include "cuda/device/scan/element_scan.cuh"

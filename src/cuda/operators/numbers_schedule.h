@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule of operators on numbers: how kernels compute what a call asks of a plan. Each has a class of its own beside
-// the function that makes it (numbers_short_rows.cpp, numbers_chained.cpp, numbers_general.cpp). All of it is settled
-// when the plan is made, so that a call only fills in pointers.
+// A schedule of operators on numbers: how kernels compute what a call asks of a plan. Each has a class of its own
+// beside the function that makes it (numbers_short_rows.cpp, numbers_chained.cpp, numbers_general.cpp). All of it is
+// settled when the plan is made, so that a call only fills in pointers.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules of short rows of numbers (numbers_short_rows.cuh): of OUTPUT from INPUT, and of sums also of GRAD|INPUT from
-// GRAD|OUTPUT, which is the same scan in the other direction.
+// Schedules of short rows of numbers (numbers_short_rows.cuh): of OUTPUT from INPUT, and of sums also of GRAD|INPUT
+// from GRAD|OUTPUT, which is the same scan in the other direction.
 #include <fmt/format.h>
 
 #include <limits>

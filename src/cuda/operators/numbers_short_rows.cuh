@@ -24,8 +24,7 @@
 // Sync       None beside the warp's own.
 // Limits     Rows have as many steps as a vector at least, and 128 vectors at most, or 256 of whole vectors of 16-bit
 //            elements. No complex numbers, no logaddexp of f64, no INDEX, no packed sequences.
-// Why        number_rows gives a lane 128 bytes of a row, so that most lanes would have no steps of a short
-//            one.
+// Why        number_rows gives a lane 128 bytes of a row, so that most lanes would have no steps of a short one.
 #pragma once
 
 #include "cuda/device/ptx/thread_index.cuh"

@@ -27,6 +27,7 @@ ElementTuning tune_elements(const ElementShape& s) {
     t.log2_lane_rows = log2_lane_rows(s);
     const int64_t warp_steps = int64_t{32 >> t.log2_lane_rows} * s.steps;
     const int log2_warps = log2_up(s.warps, 5);
+    // Under BATCH_INVARIANT with channels innermost a warp has 32 rows, so that groups do not depend on their number.
     cut_for_look_back(t, s, {1, s.steps, s.warps}, log2_warps - log2_up(ceil_div(s.time, warp_steps), log2_warps));
     return t;
 }

@@ -46,7 +46,7 @@ struct RankJoinParams {
 };
 
 struct RankMatrixKernels {
-    const void *edge, *edges, *join;
+    const void *edge = nullptr, *edges = nullptr, *join = nullptr;
 };
 // The entry of data of a type.
 RankMatrixKernels rank_matrix_kernels(Dtype dtype);

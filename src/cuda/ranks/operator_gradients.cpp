@@ -13,7 +13,10 @@ namespace flashscan::cuda {
 OperatorGradients::OperatorGradients(const OperatorProblem& problem, const Options& options, MakeOperator make,
                                      MakeLinear make_linear, const OperatorMessages& messages,
                                      const OperatorStates& states)
-    : p_(problem), messages_(messages), states_(states), join_kernel_(rank_matrix_kernels(p_.dtype).join) {
+    : p_(problem),
+      messages_(messages),
+      states_(states),
+      join_kernel_(p_.is_matmul() || p_.is_affine() ? rank_matrix_kernels(p_.dtype).join : nullptr) {
     const OperatorTold& told = messages.told();
     join_.chains = p_.chains();
     join_.dim = p_.dim;

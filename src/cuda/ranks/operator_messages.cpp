@@ -11,7 +11,8 @@ namespace {
 
 // Returns whether the total of the rank at a place in the order of computation counts. It always does but with custom
 // operators, whose identity is not known: there a rank without steps has no total and is left out. Only the first rank
-// must have one. In MODE_EXCLUSIVE that is STATE_IN, which such a scan is always given; otherwise the rank needs a step.
+// must have one. In MODE_EXCLUSIVE that is STATE_IN, which such a scan is always given; otherwise the rank needs a
+// step.
 bool tells(const OperatorProblem& p, const Communicator& ranks, int32_t place, int64_t steps) {
     if (!p.is_custom() || steps > 0) return true;
     if (place == 0 && p.mode != OperatorMode::exclusive)

@@ -297,12 +297,11 @@ class Ranks final : public Family::Kernel {
         return options_.batch_invariant ? 1 : std::max<int64_t>(ceil_div<int64_t>(2 * all, p_.num_sequences), 1);
     }
 
-    // Returns whether steps lie side by side in multiples of 16 bytes from the ends of each row on, if the tensor begins
-    // at such a multiple.
+    // Returns whether steps lie side by side in multiples of 16 bytes from the ends of each row on, if the tensor
+    // begins at such a multiple.
     bool has_vectors(const View& view, Dtype dtype) const {
-        const auto is_multiple = [](int64_t number) { return number % 16 == 0; };
-        return !p_.packed() && view.time == size_of(dtype) && is_multiple(p_.time * size_of(dtype)) &&
-               is_multiple(view.batch) && is_multiple(view.row);
+        return !p_.packed() && view.time == size_of(dtype) && p_.time * size_of(dtype) % 16 == 0 &&
+               view.batch % 16 == 0 && view.row % 16 == 0;
     }
 
     // Fills in the own message.

@@ -19,7 +19,7 @@ TEST_P(OperatorCases, MatchTheReference) {
     check_case(GetParam());
 }
 
-// Matrices as large as kernels have tiles for, in few and in many pieces; the largest of all forward only, since the
+// Matrices as large as kernels have tiles for, in few and in many chunks; the largest of all forward only, since the
 // oracle takes long for them.
 std::vector<OperatorProblem> large_dims() {
     std::vector<OperatorProblem> problems;
@@ -38,7 +38,7 @@ std::vector<OperatorProblem> large_dims() {
     return problems;
 }
 
-// Products of f32 matrices, which have kernels of their own: so many at once that these are taken, whole and in pieces.
+// Products of f32 matrices, which have kernels of their own: so many at once that these are taken, whole and in chunks.
 std::vector<OperatorProblem> products() {
     std::vector<OperatorProblem> problems;
     for (const char* rest : {"d64 b40 t30 inclusive",

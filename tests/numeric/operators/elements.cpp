@@ -99,9 +99,9 @@ INSTANTIATE_TEST_SUITE_P(ShortIntegers, OperatorElements,
 
 // Chained scans: chunks in a chain and in groups, tiles that begin before the first step and end behind the last. The
 // same of gradients of operators with slopes.
-const std::vector<std::string> chained_lines{"b2 t700 c300 BCT", "b1 t333 c512",      "b3 t100 c64",
-                                             "b1 t9001 c40",     "b1 t9000 c3 BCT",   "b2 t4100 c130",
-                                             "b1 t40000 c2 BCT", "b1 t2047 c2200 BCT"};
+const std::vector<std::string> chained_lines{
+    "b2 t700 c300 BCT", "b1 t333 c512",    "b1 t700 c512",  "b1 t4000 c256",    "b3 t100 c64",
+    "b1 t9001 c40",     "b1 t9000 c3 BCT", "b2 t4100 c130", "b1 t40000 c2 BCT", "b1 t2047 c2200 BCT"};
 INSTANTIATE_TEST_SUITE_P(ChainedGradients, OperatorElements,
                          testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, "numbers"}},
                                                     problems_of({"mul f32", "logaddexp f32", "max bf16", "max f16",

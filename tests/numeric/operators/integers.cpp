@@ -133,8 +133,8 @@ TEST_P(OperatorIntegers, OfSparseBytesAreThoseOfTheLoop) {
     };
     for (const Loop& loop : loops)
         for (const char* line : {"b256 t4200 c1 BCT", "b1 t2035 c260 BCT reverse", "b1 t70001 c2 BCT reverse",
-                                 "b1 t140000 c1 BCT exclusive", "b7 t37 c90 BCT exclusive reverse", "b3 t9001 c64",
-                                 "b2 t1001 c132 reverse exclusive"}) {
+                                 "b1 t140000 c1 BCT exclusive", "b7 t37 c90 BCT exclusive reverse", "b3 t900 c64",
+                                 "b2 t1001 c128 reverse exclusive", "b1 t2600 c1024"}) {
             OperatorProblem p = operator_problem_of(std::string("operator fwd add u8 state-in state-out ") + line);
             p.kind = loop.kind;
             OperatorData data = make_data(p);
