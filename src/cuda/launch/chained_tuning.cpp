@@ -64,11 +64,12 @@ ChainedTuning tune_chained_rows(const ChainedShape& shape, const ChainedTile& ti
     return t;
 }
 
-bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows) {
+bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows, int most_wasted) {
     if (rows.chunks == 1 && rows.row_groups <= rows_side_by_side) return true;
     const int64_t wasted = rows.chunks * rows.chunk_steps - shape.time - shape.skew;
     const bool cut = 4 * shape.time < rows.chunk_steps * shape.sequences;  // most chunks begin sequences of their own
-    return wasted < shape.time + shape.skew && (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
+    return wasted < most_wasted * (shape.time + shape.skew) &&
+           (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
 }
 
 bool chained_groups_suit(const ChainedTuning& rows) { return rows.chunks > 1 && rows.row_groups < rows_least_groups; }

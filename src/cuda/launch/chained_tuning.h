@@ -45,7 +45,8 @@ ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile&
 // Whether a chained scan of rows is expected to be faster than one that looks back: rows are so many, or cut by packed
 // sequences so often, that no block waits for a carry, and most lanes have steps; or rows are so few and short that
 // only the time of the launch counts.
-bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows);
+// `most_wasted` is how many of a lane's steps may not exist for each that does.
+bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows, int most_wasted = 1);
 // Whether hardly any steps of columns' chunks lie behind the last step of time.
 bool fills_chunks(const ChainedShape& shape, const ChainedTuning& columns);
 // Whether blocks whose warps share gates are expected to be faster than blocks of one row or strip that leave terms of

@@ -131,14 +131,16 @@ class ChainedLaunch {
         // Lanes of 256 bytes make chunks that are twice as long.
         if (kernels.lane_rows * kernels.steps * size_of(p.dtype) > 128) tile.few_chunks = column_chunk_group;
         tuning_ = time_inner_ ? tune_chained_rows(shape, tile) : tune_chained_columns(shape, tile);
-        const bool suits =
-            time_inner_ ? chained_rows_suit(shape, tuning_) : chained_columns_suit(shape, tile, tuning_, true);
+        // The scan of elements takes bytes one by one, six times as long as rows that fill a quarter of their lanes.
+        const int most_wasted = size_of(p.dtype) == 1 ? 3 : 1;
+        const bool suits = time_inner_ ? chained_rows_suit(shape, tuning_, most_wasted)
+                                       : chained_columns_suit(shape, tile, tuning_, true);
         grouped_ = !suits && (time_inner_ ? chained_groups_suit(tuning_)
                                           : chained_column_groups_suit(shape, tile, tuning_, kernels.record_bytes));
         if (!suits && !grouped_) {
             if (time_inner_)
                 return fmt::format("time is {}; with {} rows takes more than {} steps", p.time, rows_,
-                                   tuning_.chunks * tuning_.chunk_steps / 2 - shape.skew);
+                                   tuning_.chunks * tuning_.chunk_steps / (most_wasted + 1) - shape.skew);
             if (!fills_chunks(shape, tuning_))
                 return fmt::format("time is {}; takes what fills chunks of {} steps", p.time, tuning_.chunk_steps);
             return fmt::format("rows make {} groups; takes more where time is cut into {} chunks",
