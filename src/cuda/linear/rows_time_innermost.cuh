@@ -8,11 +8,13 @@
 //
 // A chunk maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0.
 //
+// Ownership  A block of up to 8 warps owns a chunk of one row, of two, or of up to 8 that share gates; a lane holds L
+//            steps in registers.
 // Bytes      Every element is read once and written once. Many rows have a carry for each chunk and row; few rows have
 //            a summary for each chunk, and a carry for each group of chunks.
 // Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Where steps
 //            are reset or packed, gates are values, not logs or logits, if they have 16 bits or, backward, are complex.
-//            Packed sequences have no states.
+//            Packed sequences have no states. No BATCH_INVARIANT.
 // Gates      Several rows may share the gates of their steps. Backward, blocks whose warps have such rows sum the
 //            gradient over these; otherwise each element leaves a term. A row may have one gate for all of its steps,
 //            whose gradient blocks sum over their chunk.

@@ -19,6 +19,7 @@
 //            INPUT and OUTPUT. Channels innermost: the lane's V elements of a step are one aligned word, so that the
 //            number of rows and the stride of a step are multiples of V (2 of 16-bit elements, 4 of 8-bit ones, else
 //            1).
+// Gradients  Those of sums are the same scan in the other direction. numbers_chained_backward.cuh has the others.
 // Few rows   Blocks hold their steps in registers while they wait for each other, so that few loads are under way. With
 //            time innermost a warp therefore asks for a tile to be brought into L2: that of the block as many blocks
 //            later as the device has multiprocessors; at twice the distance nothing is gained. An H100 reaches 90 % of

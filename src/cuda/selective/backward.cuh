@@ -6,6 +6,8 @@
 //     e[t] = GRAD|OUTPUT[t] silu(z[t])        g[t] = C[t] e[t] + a[t+1] g[t+1]          a = exp(d A)
 //     GRAD|INPUT = D e + d sum(g B)           GRAD|C = e h       GRAD|B = d u g
 //     GRAD|DELTA = (u sum(g B) + sum(g a h[t-1] A)) d'       GRAD|A = sum over steps of d g a h[t-1]
+//     GRAD|OUTPUT_GATE = GRAD|OUTPUT y silu'(z)              GRAD|D = sum over steps of e u
+//     GRAD|BIAS = sum over steps of GRAD|DELTA
 //
 // where the sums in brackets run over the states of a channel.
 //

@@ -26,7 +26,8 @@
 // Sync       Values between blocks carry the number of their wave as a tag; a barrier of the grid, while the first
 //            loads are under way, precedes them. The warps of a block synchronise by mbarriers in shared memory.
 // Limits     Gates are values for each element, of the data's dtype (bf16, f16; f32 backward alone); nothing is reset
-//            or packed; channels lie side by side in whole 16-byte vectors; compute capability 9.0 and newer.
+//            or packed; channels lie side by side in whole 16-byte vectors; each block has 3 chunks or more; no
+//            BATCH_INVARIANT; compute capability 9.0 and newer.
 // Why        As time_innermost.cuh. The carries of each row are found by a block of its own, so that this work is
 //            spread over the device. A carry takes 5 to 7 us, of which a summary's way to its reducer takes 2 to 6 us,
 //            as loads under way delay it. With 16 channels of 2^20 steps in bf16 an H200 takes 49 us forward where
