@@ -49,10 +49,10 @@ struct ShortRows {
     static constexpr int L = Shape::L, tiles = Tiles;
     static_assert(sizeof(X) == sizeof(G) && L * sizeof(X) == 16);
 
-    // What run() leaves. If `walked` is the number of tiles, `overflowed` has a bit for each tile into which the lane's
-    // carry was not finite, `any` tells whether a lane of the warp has such a tile, and `carry` is that after the row.
-    // Otherwise the warp stopped before tile `walked`, `carry` is that into the tile, and the warp still has to walk it
-    // and all later ones in order.
+    // This is the state of a lane after run(). If `walked` is the number of tiles, `overflowed` has a bit for each tile
+    // into which the lane's carry was not finite, `any` tells whether a lane of the warp has such a tile, and `carry`
+    // is that after the row. Otherwise the warp stopped before tile `walked`, `carry` is that into the tile, and the
+    // warp still has to walk it and all later ones in order.
     struct Rest {
         bool any;
         uint32_t overflowed;

@@ -78,7 +78,7 @@ class ChainedLaunch {
         if (grouped_) text += fmt::format(", carries by groups of {} chunks", group_chunks());
         return text;
     }
-    // What keeps calls from it, some of which have so many arrays.
+    // Names the demands on the arrays of a call, of which there are up to `arrays`, that some calls do not meet.
     std::vector<std::string> obstacles(int arrays) const {
         std::vector<std::string> all;
         if (access_ > alignment_) all.push_back(fmt::format("pointers are not multiples of {} bytes", access_));

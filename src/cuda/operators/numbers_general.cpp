@@ -56,8 +56,8 @@ class GeneralForward final : public GeneralNumbers {
     OperatorScan scan_;
 };
 
-// Where slopes depend on INPUT and time is cut, it begins with the scan, of which it keeps only the carries into chunks
-// (marks).
+// The gradients by numbers_backward. The forward scan runs before it where slopes depend on INPUT and time is cut, and
+// leaves only the carries into chunks (marks).
 class GeneralBackward final : public GeneralNumbers {
   public:
     GeneralBackward(const OperatorProblem& p, const ElementKernels& kernels, const Options& options)

@@ -15,7 +15,7 @@
 
 namespace flashscan::cuda {
 
-// What a call computes: OUTPUT, OUTPUT and INDEX, or GRAD|INPUT.
+// A use is what a call computes: OUTPUT, OUTPUT and INDEX, or GRAD|INPUT.
 enum class NumberUse {
     forward,
     forward_with_index,

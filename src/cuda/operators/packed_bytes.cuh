@@ -45,7 +45,7 @@ struct PackedBytes {
     static_assert(V == 1 || (V == 4 && !Down));
     static_assert((V == 1 ? 6 : Shape::L + 1) * 255 < 1 << 16);  // sums in halves, with the carry
 
-    // What the numbers of row v combine to.
+    // Returns what the numbers of row v combine to.
     static __device__ __forceinline__ uint8_t total(const Tile& tile, int v) {
         if constexpr (sums && V == 1) {
             uint32_t sum = 0;
@@ -129,7 +129,7 @@ struct PackedBytes {
             // The pair that comes first, in the half of the other.
             const uint32_t earlier = __byte_perm(pairs, identity, Down ? 0x5432 : 0x1054);
             seconds = combined(combined(before, pairs), earlier);
-            // What comes before each of `first`: the carry, or the first pair's result.
+            // The carry, or the result of the first pair, comes before each of `first`.
             firsts = combined(__byte_perm(before, seconds, Down ? 0x1076 : 0x5410), first);
         }
         word = Down ? joined(seconds, firsts) : joined(firsts, seconds);

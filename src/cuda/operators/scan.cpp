@@ -17,43 +17,43 @@ bool has_no_empty_rows(const OperatorProblem& p) { return p.chains() == 0 || (!p
 EmptyStates::EmptyStates(const OperatorProblem& p, const ElementKernels& kernels, int64_t elements)
     : reduces_(p.is_reduction()) {
     if (has_no_empty_rows(p)) return;
-    kernel_ = kernels.empty;
-    params_.offsets = offsets_of(p, nullptr);
-    params_.rows = elements;
-    params_.chains = p.state_rows() * elements;
-    params_.kind = static_cast<int32_t>(p.kind);
-    params_.operator_state = kernels.operator_state;
-    shape_ = threads_in_blocks(params_.chains, empty_threads);
+    launch_.kernel = kernels.empty;
+    launch_.params.offsets = offsets_of(p, nullptr);
+    launch_.params.rows = elements;
+    launch_.params.chains = p.state_rows() * elements;
+    launch_.params.kind = static_cast<int32_t>(p.kind);
+    launch_.params.operator_state = kernels.operator_state;
+    launch_.shape = threads_in_blocks(launch_.params.chains, empty_threads);
 }
 
 void EmptyStates::run(const OperatorBuffers& b, void* stream) const {
-    if (kernel_ == nullptr || (b.state_out == nullptr && !reduces_)) return;
-    EmptyElementParams params = params_;
+    if (b.state_out == nullptr && !reduces_) return;
+    EmptyElementParams params = launch_.params;
     params.offsets.data = b.seq_offsets;
     params.state_in = b.state_in;
     params.state_out = b.state_out;
     params.reduced = reduces_ ? b.output : nullptr;
     params.index = b.index;
-    launch(kernel_, shape_, stream, params);
+    launch_.run(params, stream);
 }
 
 EmptyGradients::EmptyGradients(const OperatorProblem& p, const ElementKernels& kernels) : reduces_(p.is_reduction()) {
     if (has_no_empty_rows(p)) return;
-    kernel_ = kernels.empty_gradients;
-    params_.offsets = offsets_of(p, nullptr);
-    params_.numbers = p.chains() * p.element();
-    params_.row_numbers = p.channels * p.element();
-    shape_ = threads_in_blocks(params_.numbers, empty_threads);
+    launch_.kernel = kernels.empty_gradients;
+    launch_.params.offsets = offsets_of(p, nullptr);
+    launch_.params.numbers = p.chains() * p.element();
+    launch_.params.row_numbers = p.channels * p.element();
+    launch_.shape = threads_in_blocks(launch_.params.numbers, empty_threads);
 }
 
 void EmptyGradients::run(const OperatorBuffers& b, void* stream) const {
-    if (kernel_ == nullptr || b.grad_state_in == nullptr) return;
-    EmptyGradientParams params = params_;
+    if (b.grad_state_in == nullptr) return;
+    EmptyGradientParams params = launch_.params;
     params.offsets.data = b.seq_offsets;
     params.grad_reduced = reduces_ ? b.grad_output : nullptr;
     params.grad_state_out = b.grad_state_out;
     params.grad_state_in = b.grad_state_in;
-    launch(kernel_, shape_, stream, params);
+    launch_.run(params, stream);
 }
 
 OperatorScan::OperatorScan(const OperatorProblem& p, const ElementKernels& kernels, const Options& options,

@@ -17,9 +17,7 @@ class EmptyStates {
     void run(const OperatorBuffers& buffers, void* stream) const;
 
   private:
-    const void* kernel_ = nullptr;  // null where every row has steps
-    LaunchShape shape_;
-    EmptyElementParams params_;  // without a call's pointers
+    SettledLaunch<EmptyElementParams> launch_;  // none where every row has steps
     bool reduces_ = false;
 };
 
@@ -31,9 +29,7 @@ class EmptyGradients {
     void run(const OperatorBuffers& buffers, void* stream) const;
 
   private:
-    const void* kernel_ = nullptr;  // null where every row has steps
-    LaunchShape shape_;
-    EmptyGradientParams params_;  // without a call's pointers
+    SettledLaunch<EmptyGradientParams> launch_;  // none where every row has steps
     bool reduces_ = false;
 };
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cuda/launch/alignment.h"
 #include "cuda/launch/rank_threads.h"
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/launch/view_of.h"
@@ -309,7 +310,7 @@ class Ranks final : public Family::Kernel {
         const RankPlan& of = plan(pass);
         const bool backward = pass == Pass::backward;
         char* const base = static_cast<char*>(b.scratch);
-        const auto aligned = [](const View& view) { return reinterpret_cast<uintptr_t>(view.data) % 16 == 0; };
+        const auto aligned = [](const View& view) { return is_multiple(view.data, 16); };
         RankSummaryParams s = of.summary;
         point(s.gate, b.gate);
         point(s.source, backward ? b.grad_output : b.input);

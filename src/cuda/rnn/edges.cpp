@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "cuda/launch/alignment.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/sequence_offsets.h"
 
@@ -32,7 +33,7 @@ RnnParams settle_params(const RnnProblem& p, const RnnShape& s) {
 template <typename Params>
 RnnEdgeLaunch<Params> settle_launch(const void* kernel, const LaunchShape& shape, const Params& params) {
     kernel_attributes(kernel);
-    return {kernel, shape, params};
+    return {{kernel, shape, params}};
 }
 
 }  // namespace
@@ -97,7 +98,7 @@ const void* RnnEdges::widen_bias(const RnnBuffers& b, void* memory, void* stream
 }
 
 const void* RnnEdges::pack_weights(const RnnBuffers& b, void* memory, void* stream) const {
-    if (padded_already_ && reinterpret_cast<uintptr_t>(b.weight) % Product::alignment == 0) return b.weight;
+    if (padded_already_ && is_multiple(b.weight, Product::alignment)) return b.weight;
     pack_weights_.run(b.weight, memory, stream);
     return memory;
 }

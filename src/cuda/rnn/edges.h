@@ -12,16 +12,12 @@ namespace flashscan::cuda {
 
 // A launch that reads one tensor and writes another, settled with the plan but for where these are.
 template <typename Params>
-struct RnnEdgeLaunch {
-    const void* kernel;
-    LaunchShape shape;
-    Params params;
-
+struct RnnEdgeLaunch : SettledLaunch<Params> {
     void run(const void* from, void* to, void* stream) const {
-        Params of_call = params;
+        Params of_call = this->params;
         of_call.from = from;
         of_call.to = to;
-        launch(kernel, shape, stream, of_call);
+        SettledLaunch<Params>::run(of_call, stream);
     }
 };
 

@@ -19,7 +19,7 @@ CustomTree::CustomTree(const OperatorProblem& problem, const Options& options, i
                        int64_t pair_elements_backward)
     : p_(problem), device_(options.device), kernels_(tree_kernels(problem.dtype)) {
     for (const bool has_state : {false, true}) {
-        // Of SEQ_OFFSETS only whether they are given counts here.
+        // Here it counts only whether SEQ_OFFSETS are given, and any pointer tells that they are.
         const TreeParams t = tree_params(p_, &p_, has_state);
         levels_[has_state] = {t, tree_height(t), tree_sweep(t, TreeSweep::up), tree_sweep(t, TreeSweep::down),
                               tree_sweep(t, TreeSweep::rest)};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cuda/launch/alignment.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/rnn/candidates.h"
@@ -75,7 +76,7 @@ class Fused final : public RnnKernel {
         f.p.grad_state_out = b.grad_state_out;
         f.p.grad_input = b.grad_input;
         f.p.grad_state_in = b.grad_state_in;
-        if (reinterpret_cast<uintptr_t>(b.grad_input) % 4 != 0) f.input_words = 0;
+        if (!is_multiple(b.grad_input, 4)) f.input_words = 0;
         f.p.bias_sums = b.grad_bias != nullptr ? base + bias_sums_ : nullptr;
         f.gradients = b.grad_weight != nullptr ? base + gradients_ : nullptr;
         f.factors = b.grad_weight != nullptr ? base + factors_ : nullptr;
@@ -237,7 +238,7 @@ class Fused final : public RnnKernel {
     RnnProducts grad_weights_;
     FusedPass forward_, backward_;
     size_t forward_bias_ = 0;
-    // Of backward.
+    // The following belong to backward.
     size_t states_ = 0, bias_sums_ = 0, gradients_ = 0, factors_ = 0, weight_sums_ = 0, blas_ = 0;
     size_t bias_sum_bytes_ = 0, gradient_bytes_ = 0, factor_bytes_ = 0;
     size_t step_gradient_bytes_ = 0, step_factor_bytes_ = 0;
