@@ -128,7 +128,7 @@ struct ChunkedBlock {
         const int64_t row0 = (group << log2_rows) + (warp_row << p.log2_lane_rows) * V;
         const int64_t t0 = of.begin + place * (32 >> p.log2_lane_rows) * L;
         return {p,
-                {p, chain_memory, of.chunk, of.chunks, of.first, row_group, gridDim.x, log2_rows, warps_in_time},
+                {{p, of.chunk, of.chunks, of.first, row_group, gridDim.x, log2_rows}, p, chain_memory, warps_in_time},
                 place_of<Shape>(batch, row0, t0, p.rows, of.end, thread & 31, p.log2_lane_rows),
                 warp_row,
                 warp_time,

@@ -31,7 +31,7 @@
 #include "cuda/linear/block_sums.cuh"
 #include "cuda/linear/gate_gradient.cuh"
 #include "cuda/linear/in_order.cuh"
-#include "cuda/linear/look_back.cuh"
+#include "cuda/linear/record.cuh"
 #include "cuda/linear/walk.cuh"
 
 namespace flashscan::cuda {

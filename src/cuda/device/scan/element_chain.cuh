@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Look-back of element_scan.cuh: how a thread finds the combination of all steps before its own.
+// How a thread of element_scan.cuh finds the combination of all steps before its own: look-back (look_back.cuh) over
+// runs of elements.
 //
 // A thread brings the run of its steps, which is their combination. The runs of lanes, then of warps, are combined in
-// the order of time into the chunk's run. Chunks are gathered in groups of 2^log2_group_chunks, groups in links of
-// 2^log2_link_groups. The last chunk of a group, unless it ends a link, publishes the group's run, without waiting for
-// what is before the link. A chunk combines the runs of the earlier groups of its link and of the earlier chunks of its
-// group, each in a tree fixed by its place, and appends them to the run of everything before its link, which the last
-// chunk of the link before has published. So only the runs of everything before links are found one after another.
+// the order of time into the chunk's run, which is its summary; the carry into a link is the run of everything before
+// it. One thread of a row combines what is before the chunk and leaves it in shared memory for the others, since an
+// element may take many registers and its operator long.
 //
 // Only runs of steps that exist are combined: there is no identity and no padding, and the operator need not commute.
 #pragma once
 
 #include "cuda/device/exchange/element_words.cuh"
-#include "cuda/device/ptx/barrier.cuh"
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/scan/element_place.cuh"
+#include "cuda/device/scan/look_back.cuh"
 
 namespace flashscan::cuda {
 
@@ -28,26 +27,32 @@ FLASHSCAN_HD constexpr int carry_words() {
         return ElementWords<typename Op::Element>::count;
 }
 
-template <typename Op, int L, int Warps>
-struct ElementChain {
+// What the chunks of a scan of elements combine of earlier chunks, for EarlierChunks.
+template <typename Op_>
+struct PublishedRuns {
+    using Op = Op_;
     using Element = typename Op::Element;
-    using R = Run<Element>;
-    using Place = ElementPlace<L, Warps>;
-    static constexpr int half = 16 * Warps;
+    using Run = cuda::Run<Element>;
+    using Stored = Run;
+    static constexpr int unrolled = 1;
 
     const Op& op;
     const ElementGrid& g;
-    const Place& at;
-    R* shared;
+    int64_t row_places;  // the rows of all groups of rows, for which each chunk publishes a run
 
+    static __device__ __forceinline__ Run none() {
+        Run run;
+        run.tag = run_empty;
+        return run;
+    }
     // An operator may have combine_closed, a cheaper combine where the left run is closed.
-    __device__ __forceinline__ Element combine(const R& left, const R& right) const {
+    __device__ __forceinline__ Element combine(const Run& left, const Run& right) const {
         if constexpr (requires { op.combine_closed(left.value, right.value); })
             if (left.tag == run_closed) return op.combine_closed(left.value, right.value);
         return op.combine(left.value, right.value);
     }
     // left becomes left o right.
-    __device__ __forceinline__ void append(R& left, const R& right) const {
+    __device__ __forceinline__ void append(Run& left, const Run& right) const {
         if (right.tag == run_empty) return;
         if (right.tag == run_closed || left.tag == run_empty) {
             left = right;
@@ -56,7 +61,7 @@ struct ElementChain {
         }
     }
     // right becomes left o right.
-    __device__ __forceinline__ void prepend(const R& left, R& right) const {
+    __device__ __forceinline__ void prepend(const Run& left, Run& right) const {
         if (left.tag == run_empty || right.tag == run_closed) return;
         if (right.tag == run_empty)
             right.value = left.value;
@@ -64,38 +69,60 @@ struct ElementChain {
             right.value = combine(left, right);
         right.tag = left.tag;
     }
+    static __device__ __forceinline__ Run shuffle(const Run& run, int lane) { return shuffle_run(run, lane); }
+    static __device__ __forceinline__ Stored store(const Run& run) { return run; }
+    static __device__ __forceinline__ Run load(const Stored& run) { return run; }
 
-    __device__ __forceinline__ int rows() const { return 1 << at.log2_rows; }
+    // How many runs of a kind are published, which is the distance between the words of a run (element_words.cuh), where
+    // each is of 2^log2_chunks chunks.
+    __device__ __forceinline__ int64_t count_of(int log2_chunks) const {
+        return (g.by_sequence != 0 ? g.chunks : ((g.chunks - 1) >> log2_chunks) + 1) * row_places;
+    }
+    __device__ __forceinline__ Run await(bool of_chunk, int64_t place) const {
+        return await_run<Element>(of_chunk ? g.records : g.totals, count_of(of_chunk ? 0 : g.log2_group_chunks), place);
+    }
+    __device__ __forceinline__ void publish(bool of_chunk, int64_t place, const Run& run) const {
+        publish_run(of_chunk ? g.records : g.totals, count_of(of_chunk ? 0 : g.log2_group_chunks), place, run);
+    }
+    __device__ __forceinline__ Run await_carry(int64_t place) const {
+        return await_run<Element, carry_words<Op>()>(g.carries, carries(), place);
+    }
+    __device__ __forceinline__ void publish_carry(int64_t place, const Run& run) const {
+        publish_run<Element, carry_words<Op>()>(g.carries, carries(), place, run);
+    }
+
+  private:
+    __device__ __forceinline__ int64_t carries() const { return count_of(g.log2_group_chunks + g.log2_link_groups); }
+};
+
+template <typename Op, int L, int Warps>
+struct ElementChain : LookBackPlace<ElementGrid> {
+    using Element = typename Op::Element;
+    using R = Run<Element>;
+    using Place = ElementPlace<L, Warps>;
+    using Runs = PublishedRuns<Op>;
+    static constexpr int half = 16 * Warps;
+
+    const Place& at;
+    R* shared;
+    const Runs runs;
+
+    __device__ __forceinline__ ElementChain(const Op& op, const ElementGrid& g, const Place& at_, R* shared_)
+        : LookBackPlace{g,
+                        static_cast<uint32_t>(at_.chunk),
+                        static_cast<uint32_t>(at_.chunks),
+                        static_cast<uint32_t>(at_.first_chunk),
+                        static_cast<uint32_t>(at_.row_group),
+                        static_cast<uint32_t>(at_.row_groups),
+                        at_.log2_rows},
+          at(at_),
+          shared(shared_),
+          runs{op, g, int64_t{at_.row_groups} << at_.log2_rows} {}
+
     __device__ __forceinline__ R* totals() const { return shared; }  // [warps in time][rows]
     __device__ __forceinline__ R* folds() const { return shared + (Warps << at.log2_lane_rows); }  // [Warps][rows]
     __device__ __forceinline__ R* carries() const {  // [rows]; there are folds only where chunks are gathered in groups
-        return shared + ((g.log2_group_chunks > 0 ? 2 : 1) * Warps << at.log2_lane_rows);
-    }
-
-    __device__ __forceinline__ int32_t group() const { return at.chunk >> g.log2_group_chunks; }
-    __device__ __forceinline__ int32_t link() const { return group() >> g.log2_link_groups; }
-    __device__ __forceinline__ int earlier_chunks() const { return at.chunk - (group() << g.log2_group_chunks); }
-    __device__ __forceinline__ int earlier_groups() const { return group() - (link() << g.log2_link_groups); }
-    __device__ __forceinline__ bool last_of_group() const { return earlier_chunks() == (1 << g.log2_group_chunks) - 1; }
-    __device__ __forceinline__ bool last_of_link() const {
-        return last_of_group() && earlier_groups() == (1 << g.log2_link_groups) - 1;
-    }
-    __device__ __forceinline__ bool last() const { return at.chunk + 1 >= at.chunks; }
-
-    // place(k, row) is where the run of chunk, group or link k of a row is published, among the runs of its kind. The
-    // functions *_count() return how many runs of a kind there are, which is the distance between the words of a run
-    // (element_words.cuh).
-    __device__ __forceinline__ int64_t place(int32_t k, int row) const {
-        return ((static_cast<int64_t>(at.first_chunk + k) * at.row_groups + at.row_group) << at.log2_rows) + row;
-    }
-    __device__ __forceinline__ int64_t count_of(int log2_chunks) const {
-        const int64_t places = g.by_sequence != 0 ? g.chunks : ((g.chunks - 1) >> log2_chunks) + 1;
-        return places * at.row_groups << at.log2_rows;
-    }
-    __device__ __forceinline__ int64_t records_count() const { return count_of(0); }
-    __device__ __forceinline__ int64_t totals_count() const { return count_of(g.log2_group_chunks); }
-    __device__ __forceinline__ int64_t carries_count() const {
-        return count_of(g.log2_group_chunks + g.log2_link_groups);
+        return shared + ((cut.log2_group_chunks > 0 ? 2 : 1) * Warps << at.log2_lane_rows);
     }
 
     // Returns the run of everything before the thread's steps; it is empty at the begin of a row. `mine` is the run of
@@ -104,8 +131,7 @@ struct ElementChain {
     template <typename Done>
     __device__ __forceinline__ R find_before(const R& mine, bool wanted, Done&& done) const {
         const R through = scan_lanes<false>(mine);
-        R before;
-        before.tag = run_empty;
+        R before = Runs::none();
         if (at.chunks > 1) {
             ptx::wait_for_launch_before();  // the launch before clears the memory that runs are published in
             look_back(wanted, done);
@@ -135,7 +161,7 @@ struct ElementChain {
 #pragma unroll 1
         for (int distance = 1; distance < at.segments; distance *= 2) {
             const R earlier = shuffle_run(run, (at.lane - distance * neighbour) & 31);
-            if (segment >= distance) prepend(earlier, run);
+            if (segment >= distance) runs.prepend(earlier, run);
         }
         if (segment == at.segments - 1) totals()[(at.warp_time << at.log2_rows) + at.row_in_block] = run;
         __syncthreads();
@@ -148,104 +174,47 @@ struct ElementChain {
 #pragma unroll 1
         for (int n = 0; n < warps; ++n) {
             const int w = Back ? at.warps_in_time - 1 - n : n;
-            append(before, totals()[(w << at.log2_rows) + at.row_in_block]);
+            runs.append(before, totals()[(w << at.log2_rows) + at.row_in_block]);
         }
         const R earlier = shuffle_run(through, (Back ? at.lane + at.neighbour : at.lane - at.neighbour) & 31);
-        if ((Back ? at.segments - 1 - at.segment : at.segment) > 0) append(before, earlier);
+        if ((Back ? at.segments - 1 - at.segment : at.segment) > 0) runs.append(before, earlier);
     }
 
     __device__ __forceinline__ R block_run(int row) const {
         R run = totals()[row];
 #pragma unroll 1
-        for (int w = 1; w < at.warps_in_time; ++w) append(run, totals()[(w << at.log2_rows) + row]);
+        for (int w = 1; w < at.warps_in_time; ++w) runs.append(run, totals()[(w << at.log2_rows) + row]);
         return run;
     }
-    __device__ __forceinline__ bool publishes_total() const { return last_of_group() && !last_of_link() && !last(); }
-    __device__ __forceinline__ bool publishes_carry() const { return last_of_link() && !last(); }
-
     // Publishes the chunk's runs, and finds the runs before it. One thread works for each row; it is in the second half
     // of the block where that half has a thread for every row.
     template <typename Done>
     __device__ __forceinline__ void look_back(bool wanted, Done&& done) const {
         const int row = static_cast<int>(threadIdx.x) ^ half;
-        R mine;
-        mine.tag = run_empty;
+        R mine = Runs::none();
         if (row < rows()) {
             mine = block_run(row);
-            if (!last() && !last_of_group()) publish_run(g.records, records_count(), place(at.chunk, row), mine);
+            if (publishes_summary()) runs.publish(true, place(chunk, row), mine);
         }
         if (!wanted && !publishes_total() && !publishes_carry()) return;
-        fold_earlier(row, mine);
+        const EarlierChunks<ElementGrid, Runs, Warps> earlier{*this, runs, folds(), at.log2_rows};
+        earlier.fold([&](int) {
+            R total = mine;
+            earlier.for_folded_chunks_back(row, [&](const R& run) { runs.prepend(run, total); });
+            runs.publish(false, place(group(), row), total);
+        });
         if (row < rows() && (wanted || publishes_carry())) {
-            R carry;
-            carry.tag = run_empty;
-            if (link() > 0)
-                carry = await_run<Element, carry_words<Op>()>(g.carries, carries_count(), place(link(), row));
-            append_folds(carry, true, row);
+            R carry = Runs::none();
+            if (link() > 0) carry = runs.await_carry(place(link(), row));
+            earlier.for_folds(row, [&](const R& run) { runs.append(carry, run); });
             carries()[row] = carry;
             done(row, carry);
             if (publishes_carry()) {
-                append(carry, mine);
-                publish_run<Element, carry_words<Op>()>(g.carries, carries_count(), place(link() + 1, row), carry);
+                runs.append(carry, mine);
+                runs.publish_carry(place(link() + 1, row), carry);
             }
         }
         __syncthreads();
-    }
-
-    // Combines ("folds") the published runs of earlier groups in the first half of the block and of earlier chunks in
-    // the second; where there are no earlier groups, both halves fold chunks.
-    __device__ __forceinline__ void fold_earlier(int row, const R& mine) const {
-        const int thread = static_cast<int>(threadIdx.x);
-        const int chunks = earlier_chunks(), groups = earlier_groups();
-        if (chunks + groups == 0 && !publishes_total()) return;
-        const bool folds_chunks = groups == 0 || thread >= half;
-        const int count = folds_chunks ? chunks : groups, threads = groups == 0 ? 2 * half : half;
-        if (count > 0)
-            fold(folds_chunks ? g.records : g.totals, folds_chunks ? records_count() : totals_count(),
-                 (folds_chunks ? at.chunk : group()) - count, count, thread & (threads - 1), threads,
-                 folds_chunks && groups > 0 ? Warps / 2 : 0);
-        if (groups == 0)
-            __syncthreads();
-        else if (folds_chunks)
-            ptx::named_barrier<1, half>();
-        else
-            ptx::named_barrier<2, half>();  // for compute-sanitizer's racecheck, which reports a race without it
-        if (folds_chunks && row < rows() && publishes_total()) {
-            R total;
-            total.tag = run_empty;
-            append_folds(total, false, row);
-            append(total, mine);
-            publish_run(g.totals, totals_count(), place(group(), row), total);
-        }
-        __syncthreads();
-    }
-
-    // Combines `count` published runs from `start` on by `threads` threads. threads / rows() threads take a row: each
-    // combines neighbouring runs, and shuffles combine those of a warp.
-    __device__ __forceinline__ void fold(const void* memory, int64_t values, int32_t start, int count, int thread,
-                                         int threads, int first_fold) const {
-        const int lane = thread & 31, row = thread & (rows() - 1), part = thread >> at.log2_rows;
-        const int parts = threads >> at.log2_rows, each = (count + parts - 1) / parts;
-        R run;
-        run.tag = run_empty;
-        const int end = min(count, (part + 1) * each);
-#pragma unroll 1
-        for (int i = part * each; i < end; ++i) append(run, await_run<Element>(memory, values, place(start + i, row)));
-        __syncwarp();  // the wait leaves lanes diverged, and shuffles of diverged lanes take several times as long
-#pragma unroll 1
-        for (int distance = rows(); distance < 32; distance *= 2) {
-            const R later = shuffle_run(run, (lane + distance) & 31);
-            if ((lane & (2 * distance - 1) & ~(rows() - 1)) == 0) append(run, later);
-        }
-        if (lane < rows()) folds()[((first_fold + thread / 32) << at.log2_rows) + row] = run;
-    }
-    // Appends the folded groups, if asked for, then the folded chunks.
-    __device__ __forceinline__ void append_folds(R& run, bool with_groups, int row) const {
-        const bool groups = earlier_groups() > 0;
-        const int first = groups && !with_groups ? Warps / 2 : 0;
-        const int last = earlier_chunks() > 0 ? Warps : groups ? Warps / 2 : 0;
-#pragma unroll 1
-        for (int n = first; n < last; ++n) append(run, folds()[(n << at.log2_rows) + row]);
     }
 };
 

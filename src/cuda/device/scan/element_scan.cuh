@@ -227,7 +227,7 @@ __device__ __forceinline__ void scan_items(const ElementScanParams& p, const Op&
     const bool writes = p.output != nullptr || Scan::prefixes(p) != nullptr;
     const bool wanted = writes || marks != nullptr || __syncthreads_or(edges.end != 0) != 0;
     const R before = chain.find_before(scan.summarize(items), wanted, [&](int row, const R& carry) {
-        if (marks != nullptr) static_cast<R*>(marks)[chain.place(at.chunk, row)] = carry;
+        if (marks != nullptr) static_cast<R*>(marks)[chain.place(chain.chunk, row)] = carry;
     });
     if (!wanted || marks != nullptr || (!writes && scan.plain)) return;
     scan.walk(before, items);

@@ -23,7 +23,7 @@
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/linear/few_long_rows/params.h"
 #include "cuda/linear/in_order.cuh"
-#include "cuda/linear/look_back.cuh"
+#include "cuda/linear/record.cuh"
 
 namespace flashscan::cuda {
 
