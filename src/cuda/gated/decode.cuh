@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "decode" of gated layers, gated_steps: the forward pass over few steps, as in decoding, step by step. A
+// The kernel "decode" of gated layers, gated_decode: the forward pass over few steps, as in decoding, step by step. A
 // step is h = a h + b, where a and b are made of gates and inputs (math/gated.h).
 //
 // Ownership  A thread owns neighbouring channels, 16 bytes of h, of one row of the states, and walks the row's steps
@@ -16,7 +16,7 @@
 
 namespace flashscan::cuda {
 
-// Loads and computes the steps of a thread of gated_steps. Data have type X, GATE and SECOND_GATE type G.
+// Loads and computes the steps of a thread of gated_decode. Data have type X, GATE and SECOND_GATE type G.
 template <typename X, typename G, typename Parts>
 struct GatedStepPack {
     using R = typename Element<X>::Wide;
@@ -73,7 +73,7 @@ struct GatedStepPack {
 
 template <typename X, typename G, typename Parts>
 __global__ void __launch_bounds__(step_threads)
-    gated_steps(const __grid_constant__ GatedParams p, const __grid_constant__ StepParams s) {
+    gated_decode(const __grid_constant__ GatedParams p, const __grid_constant__ StepParams s) {
     using Own = GatedStepPack<X, G, Parts>;
     using R = typename Own::R;
     constexpr int V = Own::V;

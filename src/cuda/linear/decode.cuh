@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "decode", linear_steps: the linear recurrence forward over few steps, as in decoding.
+// The kernel "decode", linear_decode: the linear recurrence forward over few steps, as in decoding.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    step by step
 //
@@ -39,7 +39,7 @@ struct LinearStepPack {
 
 template <typename X, typename G>
 __global__ void __launch_bounds__(step_threads)
-    linear_steps(const __grid_constant__ LinearStepsParams p, const __grid_constant__ StepParams s) {
+    linear_decode(const __grid_constant__ LinearStepsParams p, const __grid_constant__ StepParams s) {
     using Own = LinearStepPack<X, G>;
     using Wide = typename Element<X>::Wide;
     constexpr int V = Own::V;

@@ -7,7 +7,7 @@
 
 namespace flashscan::cuda {
 
-// Arguments of linear_steps beside those of device/tile/step_rows.h.
+// Arguments of linear_decode beside those of device/tile/step_rows.h.
 struct LinearStepsParams {
     View input, gate, output;
     const uint8_t* reset = nullptr;

@@ -3,9 +3,9 @@
 // over the maps of a linear recurrence.
 //
 // Where results take the place of their source, a summary or total that overflowed waits for the carry after its chunk
-// (in_order.cuh). Blocks exchange summaries and carries through published values (device/exchange/published_values.cuh):
-// there are no flags and no fences. Every lane applies what is before the block's steps to the carry into the link, so
-// that no barrier follows the wait for that carry.
+// (in_order.cuh). Blocks exchange summaries and carries through published values
+// (device/exchange/published_values.cuh): there are no flags and no fences. Every lane applies what is before the
+// block's steps to the carry into the link, so that no barrier follows the wait for that carry.
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"

@@ -11,7 +11,7 @@
 namespace flashscan::cuda {
 
 inline constexpr int short_row_warps = 2;  // of a block of linear_short_rows
-// The most stages that a warp of linear_few_long_rows has in its ring buffer in shared memory.
+// The most stages that a warp of linear_few_long_rows_time has in its ring buffer in shared memory.
 inline constexpr int most_stages = 8;
 
 struct LinearParams {
@@ -57,13 +57,13 @@ struct LinearParams {
     int32_t log2_fold_rows = 0;  // the fewest rows for which look-back divides its threads: it fixes the association
     int32_t by_sequence = 0;     // linear_chunked: whether each packed sequence is cut into chunks from its own start
     int32_t grouped = 0;         // linear_rows, linear_columns: whether chunks are gathered in groups
-    // Chunks of a row; linear_few_long_strips: of a strip; linear_chunked where packed sequences have chunks of their
-    // own: the most that they may have together.
+    // Chunks of a row; linear_few_long_rows_channels: of a strip; linear_chunked where packed sequences have chunks of
+    // their own: the most that they may have together.
     int64_t chunks = 0;
     // Memory through which blocks exchange values. All of its bits are one before a kernel publishes anything. In
     // linear_chunked each array is [count, batches * row_groups, rows of a group]; linear_rows and linear_columns use
-    // `carries` alone, linear_few_long_rows, linear_few_long_strips and those two with groups of chunks `records` and
-    // `carries`.
+    // `carries` alone, linear_few_long_rows_time, linear_few_long_rows_channels and those two with groups of chunks
+    // `records` and `carries`.
     void* records = nullptr;  // summaries of chunks
     void* totals = nullptr;   // summaries of look-back groups
     // Carries into links, of which rows and columns have one for each chunk or group of chunks.

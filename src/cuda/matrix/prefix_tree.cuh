@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel matrix_tree for chains of summaries, which are products of f32 matrices: all prefixes of a chain by a
-// Sklansky parallel prefix network (prefix_tree.h), in one launch, in f32 accuracy on tensor cores (split tf32, wgmma).
-// In a walk each step would wait for the one before.
+// The kernel matrix_prefix_tree for chains of summaries, which are products of f32 matrices: all prefixes of a chain by
+// a Sklansky parallel prefix network (prefix_tree.h), in one launch, in f32 accuracy on tensor cores (split tf32,
+// wgmma). In a walk each step would wait for the one before.
 //
 // Ownership  A block computes 64 x 64 numbers of one product. Its two warpgroups divide the terms of the sums
 //            (split-k), 32 at a time. As in product_warpgroup.cuh the transpose is computed: the left operand of a
@@ -245,7 +245,7 @@ class MatrixTreeBlock {
 };
 
 static __global__ void __launch_bounds__(matrix_tree_threads, 2)
-    matrix_tree(const __grid_constant__ MatrixWalk walk, const __grid_constant__ MatrixTree tree) {
+    matrix_prefix_tree(const __grid_constant__ MatrixWalk walk, const __grid_constant__ MatrixTree tree) {
 #ifdef FLASHSCAN_HAS_WGMMA
     extern __shared__ __align__(1024) unsigned char shared[];
     MatrixTreeBlock(walk, tree, reinterpret_cast<float*>(shared)).run();

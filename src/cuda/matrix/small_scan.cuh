@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel matrix_scan, which scans chains of small f32 matrices, products alone, r[s] = r[s-1] M[s] (params.h): a
-// single-pass scan with look-back. For small matrices the launches of walk_general.cuh, each of which walks steps one
-// after another, would mostly wait. tuning.cpp plans which chains come here.
+// The kernel matrix_small_scan, which scans chains of small f32 matrices, products alone, r[s] = r[s-1] M[s]
+// (params.h): a single-pass scan with look-back. For small matrices the launches of walk_general.cuh, each of which
+// walks steps one after another, would mostly wait. tuning.cpp plans which chains come here.
 //
 // Ownership  A block of eight warps owns a chunk of a chain. A warp owns S consecutive steps of it, in shared memory. A
 //            warp computes a product by multiply-adds; a lane has Dim / 8 x Dim / 4 numbers of it: every eighth row,
@@ -360,7 +360,7 @@ class MatrixScan {
 };
 
 template <int Dim>
-__global__ __launch_bounds__(32 * matrix_scan_warps) void matrix_scan(const __grid_constant__ MatrixWalk walk) {
+__global__ __launch_bounds__(32 * matrix_scan_warps) void matrix_small_scan(const __grid_constant__ MatrixWalk walk) {
     extern __shared__ __align__(16) unsigned char shared[];
     MatrixScan<Dim>(walk, reinterpret_cast<float*>(shared)).run();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel matrix_walk, which walks chains of matrices of any dtype: r[s] = r[s-1] M[s] + u[s]. params.h says how
-// products of matrices and affine maps, forward and backward, become this one recurrence.
+// The kernel matrix_walk_general, which walks chains of matrices of any dtype: r[s] = r[s-1] M[s] + u[s]. params.h says
+// how products of matrices and affine maps, forward and backward, become this one recurrence.
 //
 // Time is cut into chunks. A launch summarises them: a chunk maps r to r P + U, where P is computed like r, from M[0]
 // on with all of its d rows, and U like r with zeros before. The summaries form a chain of the same kind with one step
@@ -343,7 +343,7 @@ class MatrixBlock {
 };
 
 template <typename Tile, bool Plain>
-__global__ __launch_bounds__(Tile::threads) void matrix_walk(const __grid_constant__ MatrixWalk walk) {
+__global__ __launch_bounds__(Tile::threads) void matrix_walk_general(const __grid_constant__ MatrixWalk walk) {
 #ifndef FLASHSCAN_HAS_WGMMA
     if constexpr (Tile::by_warpgroups) return;
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warp-specialised kernel matrix_pipeline, which walks chunks of chains of f32 matrices without addends,
+// The warp-specialised kernel matrix_walk_pipelined, which walks chunks of chains of f32 matrices without addends,
 // r[s] = r[s-1] M[s] (params.h), in f32 accuracy on tensor cores (split tf32, wgmma). Prefix products and reductions of
 // f32 matrices spend most of their time in it. As in walk_general.cuh, chunks are summarised by one launch and walked
 // by another.
@@ -351,7 +351,7 @@ class MatrixPipeline {
 
 template <typename Tile>
 __global__ __launch_bounds__(Tile::threads,
-                             Tile::blocks) void matrix_pipeline(const __grid_constant__ MatrixWalk walk) {
+                             Tile::blocks) void matrix_walk_pipelined(const __grid_constant__ MatrixWalk walk) {
 #ifdef FLASHSCAN_HAS_WGMMA
     extern __shared__ __align__(1024) unsigned char shared[];
     MatrixPipeline<Tile>(walk, shared).run();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "decode" of selective scans, selective_steps: few steps, one after another (forward.cuh has the
+// The kernel "decode" of selective scans, selective_decode: few steps, one after another (forward.cuh has the
 // equations).
 //
 // Ownership  `Lanes` neighbouring lanes own the states of a channel of some rows, `States` of each row for a lane,
@@ -238,7 +238,7 @@ constexpr int selective_step_blocks = !std::is_same_v<V, float> || States > 4 ? 
 
 template <typename X, typename V, int Lanes, int States, bool Plain>
 __global__ void __launch_bounds__(selective_step_threads, selective_step_blocks<X, V, States>)
-    selective_steps(const __grid_constant__ SelectiveParams p, const __grid_constant__ SelectiveStepParams s) {
+    selective_decode(const __grid_constant__ SelectiveParams p, const __grid_constant__ SelectiveStepParams s) {
     SelectiveLanes<X, V, Lanes, States, Plain>(p, s).run();
 }
 

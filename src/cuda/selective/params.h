@@ -10,7 +10,7 @@
 
 namespace flashscan::cuda {
 
-inline constexpr int selective_step_threads = 256;  // the most threads of a block of selective_steps
+inline constexpr int selective_step_threads = 256;  // the most threads of a block of selective_decode
 
 // Pointers are null where the argument was not given, or where the pass has no such argument.
 struct SelectiveParams {
@@ -44,7 +44,7 @@ struct SelectiveParams {
     int64_t kept_lanes = 0;   // lanes whose states a checkpoint has, of all channels
 };
 
-// Arguments of selective_steps beside those above.
+// Arguments of selective_decode beside those above.
 struct SelectiveStepParams {
     StateRows states;
     Divisor by_slices, by_group_channels;

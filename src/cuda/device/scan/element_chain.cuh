@@ -73,8 +73,8 @@ struct PublishedRuns {
     static __device__ __forceinline__ Stored store(const Run& run) { return run; }
     static __device__ __forceinline__ Run load(const Stored& run) { return run; }
 
-    // How many runs of a kind are published, which is the distance between the words of a run (element_words.cuh), where
-    // each is of 2^log2_chunks chunks.
+    // How many runs of a kind are published, which is the distance between the words of a run (element_words.cuh),
+    // where each is of 2^log2_chunks chunks.
     __device__ __forceinline__ int64_t count_of(int log2_chunks) const {
         return (g.by_sequence != 0 ? g.chunks : ((g.chunks - 1) >> log2_chunks) + 1) * row_places;
     }

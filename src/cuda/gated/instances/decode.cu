@@ -16,8 +16,8 @@ GatedStepKernels kernels_of(std::integer_sequence<int, layers...>) {
     // Layers with a name have kernels of their own only in f32 and 16 bits: in f64 these would not be faster, and GATE
     // rarely has a type of its own. Kernels for many steps are instantiated by the same rule.
     if constexpr (sizeof(R) == 4 && std::is_same_v<X, G>)
-        ((kernels.named[layers] = reinterpret_cast<const void*>(&gated_steps<X, G, NamedParts<layers>>)), ...);
-    kernels.any = reinterpret_cast<const void*>(&gated_steps<X, G, AnyParts>);
+        ((kernels.named[layers] = reinterpret_cast<const void*>(&gated_decode<X, G, NamedParts<layers>>)), ...);
+    kernels.any = reinterpret_cast<const void*>(&gated_decode<X, G, AnyParts>);
     kernels.channels = step_channels<R>;
     return kernels;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "few_long_rows" with channels innermost, linear_few_long_strips: the linear recurrence of up to 128 long
-// rows by a persistent kernel, whose blocks walk one chunk after another, with specialised warps for copies and for
-// carries.
+// The kernel "few_long_rows" with channels innermost, linear_few_long_rows_channels: the linear recurrence of up to 128
+// long rows by a persistent kernel, whose blocks walk one chunk after another, with specialised warps for copies and
+// for carries.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -261,8 +261,8 @@ struct StripWarp {
 
 template <typename X, bool Down, bool Backward>
 __global__ void __launch_bounds__(StripConfig<X, Backward>::threads, 1)
-    linear_few_long_strips(const __grid_constant__ LinearParams p, const __grid_constant__ FewLongStripsParams w,
-                           const __grid_constant__ TensorMaps maps) {
+    linear_few_long_rows_channels(const __grid_constant__ LinearParams p, const __grid_constant__ FewLongStripsParams w,
+                                  const __grid_constant__ TensorMaps maps) {
 // Older devices have no bulk copy engine; the host does not launch this kernel there.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     using Config = StripConfig<X, Backward>;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile of linear_few_long_rows and linear_few_long_strips, and what they are launched with beside LinearParams.
+// The tile of linear_few_long_rows_time and linear_few_long_rows_channels, and what they are launched with beside
+// LinearParams.
 #pragma once
 
 #include "cuda/linear/params.h"
@@ -17,15 +18,15 @@ struct FewLongRowsTile {
     int ring = 0;                  // stages of a ring buffer in shared memory
 };
 
-// Arguments of linear_few_long_rows. Chunks are numbered through all rows, one row after the other.
+// Arguments of linear_few_long_rows_time. Chunks are numbered through all rows, one row after the other.
 struct FewLongRowsParams {
     uint32_t chunks = 0;  // chunks of all rows together
     Divisor by_chunks;    // divides by the chunks of a row, LinearParams::chunks
     int32_t ring = 0;     // stages in the ring buffer that each warp has in shared memory
 };
 
-// Arguments of linear_few_long_strips. The blocks are divided into teams, of which each has every `teams`-th strip;
-// chunks are numbered through the strips of a team, one strip after the other.
+// Arguments of linear_few_long_rows_channels. The blocks are divided into teams, of which each has every `teams`-th
+// strip; chunks are numbered through the strips of a team, one strip after the other.
 struct FewLongStripsParams {
     uint32_t chunks = 0;    // chunks of a team's strips together
     Divisor by_chunks;      // divides by the chunks of a strip, LinearParams::chunks

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "few_long_rows" with time innermost, linear_few_long_rows: the linear recurrence of up to 192 long rows,
-// of at least 4 chunks each and some waves together (tuning.cpp), by a persistent kernel, whose blocks walk one chunk
-// after another, with specialised warps for carries.
+// The kernel "few_long_rows" with time innermost, linear_few_long_rows_time: the linear recurrence of up to 192 long
+// rows, of at least 4 chunks each and some waves together (tuning.cpp), by a persistent kernel, whose blocks walk one
+// chunk after another, with specialised warps for carries.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -269,7 +269,7 @@ struct RowWarp {
 
 template <typename X, bool Down, bool Backward>
 __global__ void __launch_bounds__(RowConfig<X, Backward>::threads, 1)
-    linear_few_long_rows(const __grid_constant__ LinearParams p, const __grid_constant__ FewLongRowsParams w) {
+    linear_few_long_rows_time(const __grid_constant__ LinearParams p, const __grid_constant__ FewLongRowsParams w) {
 // Older devices have no bulk copy engine; the host does not launch this kernel there.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     using Config = RowConfig<X, Backward>;

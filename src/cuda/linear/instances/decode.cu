@@ -8,7 +8,7 @@ namespace flashscan::cuda {
 
 LinearStepKernel linear_step_kernel(Dtype dtype, Dtype gate_dtype) {
     return NumberTypes::visit_pair(dtype, gate_dtype, [&]<typename X, typename G>() {
-        return LinearStepKernel{reinterpret_cast<const void*>(&linear_steps<X, G>),
+        return LinearStepKernel{reinterpret_cast<const void*>(&linear_decode<X, G>),
                                 step_channels<typename Element<X>::Wide>};
     });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the table's entry for one dtype with the kernels linear_few_long_rows and linear_few_long_strips.
+// Fills the table's entry for one dtype with the kernels linear_few_long_rows_time and linear_few_long_rows_channels.
 #pragma once
 
 #include "cuda/linear/few_long_rows/channels_innermost.cuh"
@@ -11,8 +11,8 @@ namespace flashscan::cuda {
 template <typename X, bool Backward>
 void fill_rows(FewLongRowsKernels& k) {
     using Config = RowConfig<X, Backward>;
-    k.kernel[1][0][Backward] = reinterpret_cast<const void*>(&linear_few_long_rows<X, false, Backward>);
-    k.kernel[1][1][Backward] = reinterpret_cast<const void*>(&linear_few_long_rows<X, true, Backward>);
+    k.kernel[1][0][Backward] = reinterpret_cast<const void*>(&linear_few_long_rows_time<X, false, Backward>);
+    k.kernel[1][1][Backward] = reinterpret_cast<const void*>(&linear_few_long_rows_time<X, true, Backward>);
     FewLongRowsFacts& facts = k.facts[1][Backward];
     facts.tile = {1, Config::Shape::L, 1, Config::warps, Backward ? 6 : 5};
     facts.threads = Config::threads;
@@ -23,8 +23,8 @@ void fill_rows(FewLongRowsKernels& k) {
 template <typename X, bool Backward>
 void fill_strips(FewLongRowsKernels& k) {
     using Config = StripConfig<X, Backward>;
-    k.kernel[0][0][Backward] = reinterpret_cast<const void*>(&linear_few_long_strips<X, false, Backward>);
-    k.kernel[0][1][Backward] = reinterpret_cast<const void*>(&linear_few_long_strips<X, true, Backward>);
+    k.kernel[0][0][Backward] = reinterpret_cast<const void*>(&linear_few_long_rows_channels<X, false, Backward>);
+    k.kernel[0][1][Backward] = reinterpret_cast<const void*>(&linear_few_long_rows_channels<X, true, Backward>);
     FewLongRowsFacts& facts = k.facts[0][Backward];
     facts.tile = {Config::Shape::V, Config::Shape::L, Config::rows, Config::warps, Config::ring};
     facts.threads = Config::threads;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The closed table of compiled linear_few_long_rows and linear_few_long_strips kernels, with one entry for each dtype;
-// gates have the dtype of the data.
+// The closed table of compiled linear_few_long_rows_time and linear_few_long_rows_channels kernels, with one entry for
+// each dtype; gates have the dtype of the data.
 #pragma once
 
 #include "core/types.h"

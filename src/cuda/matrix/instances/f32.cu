@@ -13,7 +13,7 @@ std::span<const MatrixKernel> matrix_warpgroup_walks();
 template <int Dim>
 MatrixKernel make_matrix_scan(double step) {
     MatrixKernel kernel;
-    kernel.function = reinterpret_cast<const void*>(&matrix_scan<Dim>);
+    kernel.function = reinterpret_cast<const void*>(&matrix_small_scan<Dim>);
     kernel.threads = 32 * matrix_scan_warps;
     kernel.shared_bytes = matrix_scan_shared_bytes(Dim, 1);
     kernel.rows = kernel.dim = Dim;

@@ -20,8 +20,8 @@ template <typename Tile>
 MatrixKernel make_matrix_walk(double step, double rate) {
     const void* plain = nullptr;
     if constexpr (std::is_same_v<typename Tile::Number, float>)
-        plain = reinterpret_cast<const void*>(&matrix_walk<Tile, true>);
-    return {reinterpret_cast<const void*>(&matrix_walk<Tile, false>),
+        plain = reinterpret_cast<const void*>(&matrix_walk_general<Tile, true>);
+    return {reinterpret_cast<const void*>(&matrix_walk_general<Tile, false>),
             plain,
             Tile::threads,
             matrix_shared_bytes<Tile>,

@@ -11,7 +11,7 @@ namespace {
 
 template <typename Tile>
 MatrixKernel make_matrix_pipeline(double step, double rate) {
-    return {reinterpret_cast<const void*>(&matrix_pipeline<Tile>),
+    return {reinterpret_cast<const void*>(&matrix_walk_pipelined<Tile>),
             nullptr,
             Tile::threads,
             Tile::shared_bytes,
@@ -28,7 +28,7 @@ MatrixKernel make_matrix_pipeline(double step, double rate) {
 }
 
 MatrixKernel make_matrix_tree(double step, double rate) {
-    return {reinterpret_cast<const void*>(&matrix_tree),
+    return {reinterpret_cast<const void*>(&matrix_prefix_tree),
             nullptr,
             matrix_tree_threads,
             matrix_tree_shared_bytes,

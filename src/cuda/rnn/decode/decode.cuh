@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "decode", rnn_one_step: one step of a recurrent network, as in decoding, in one launch.
+// The kernel "decode", rnn_decode: one step of a recurrent network, as in decoding, in one launch.
 //
 //     raw = INPUT + R h + BIAS;   h', states' = cell(raw, states)
 //
@@ -163,7 +163,7 @@ struct RnnOneStep {
 };
 
 template <typename X, typename W, typename Cell, bool Pooled>
-__global__ void __launch_bounds__(32 * rnn_step_warps) rnn_one_step(const __grid_constant__ RnnStepParams p) {
+__global__ void __launch_bounds__(32 * rnn_step_warps) rnn_decode(const __grid_constant__ RnnStepParams p) {
     extern __shared__ __align__(16) char memory[];
     __shared__ int32_t from[rnn_step_most_rows], to[rnn_step_most_rows];
     RnnOneStep<X, W, Cell>(p, memory, from, to).template run<Pooled>();

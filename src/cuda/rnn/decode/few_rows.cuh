@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "decode" for up to four batch entries, rnn_direct_step: one step of a recurrent network in one launch,
+// The kernel "decode" for up to four batch entries, rnn_decode_few_rows: one step of a recurrent network in one launch,
 // with R in registers.
 //
 //     raw = INPUT + R h + BIAS;   h', states' = cell(raw, states)
@@ -99,7 +99,8 @@ struct RnnDirectStep {
 };
 
 template <typename X, typename W, typename Cell, bool Pooled>
-__global__ void __launch_bounds__(32 * rnn_step_direct_warps) rnn_direct_step(const __grid_constant__ RnnStepParams p) {
+__global__ void __launch_bounds__(32 * rnn_step_direct_warps)
+    rnn_decode_few_rows(const __grid_constant__ RnnStepParams p) {
     using Grid = cooperative_groups::grid_group;
     const auto lane = static_cast<int>(threadIdx.x % 32);
     const int unit = static_cast<int>(blockIdx.x) * p.units + static_cast<int>(threadIdx.x / 32),

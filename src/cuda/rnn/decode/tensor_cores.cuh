@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "decode" (decode.cuh) on tensor cores, rnn_matrix_step, for many products.
+// The kernel "decode" (decode.cuh) on tensor cores, rnn_decode_tensor_cores, for many products.
 //
 // Tensor cores multiply R's rows of a block, [gates, units], by h of all rows of the batch. With 16-bit data h is
 // rounded to 16 bits; f32 are split into two tf32 each, high + low, and high high + high low + low high are added up.
@@ -64,7 +64,7 @@ __device__ __forceinline__ void rnn_step_multiply(const Pack<X, 8> (&left)[2 * M
 
 template <typename X, typename Cell, bool Pooled>
 __global__ void __launch_bounds__(32 * rnn_step_matrix_warps, 1)
-    rnn_matrix_step(const __grid_constant__ RnnStepParams p) {
+    rnn_decode_tensor_cores(const __grid_constant__ RnnStepParams p) {
     using Unit = RnnStepUnit<X, X, Cell>;
     using Grid = cooperative_groups::grid_group;
     constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states;

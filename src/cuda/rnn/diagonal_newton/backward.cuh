@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of "diagonal_newton", backward. rnn_newton_maps, of diagonal/backward.cuh, finds the map of each segment;
-// rnn_newton_carries, which is here, scans these maps; rnn_diagonal_backward walks the segments from the carries that
-// come out.
+// The kernels of "diagonal_newton", backward. rnn_diagonal_newton_maps, of diagonal/backward.cuh, finds the map of each
+// segment; rnn_diagonal_newton_carries, which is here, scans these maps; rnn_diagonal_backward walks the segments from
+// the carries that come out.
 //
 //     carry[w-1] = offset[w] + slope[w] carry[w]           from the last segment, whose carry is GRAD|STATE_OUT, down
 //
@@ -19,7 +19,7 @@ namespace flashscan::cuda {
 
 template <typename X, typename Cell>
 __global__ void __launch_bounds__(rnn_newton_scan_block)
-    rnn_newton_carries(const __grid_constant__ RnnDiagonalParams f) {
+    rnn_diagonal_newton_carries(const __grid_constant__ RnnDiagonalParams f) {
     using Wide = typename Element<X>::Wide;
     constexpr int S = Cell::states, loaded = 8;
     const int64_t index = int64_t{blockIdx.x} * rnn_newton_scan_block + static_cast<int>(threadIdx.x);
@@ -65,7 +65,8 @@ __global__ void __launch_bounds__(rnn_newton_scan_block)
 
 // Finds what each segment does to the carry.
 template <typename X, typename Cell>
-__global__ void __launch_bounds__(rnn_diagonal_units, 1) rnn_newton_maps(const __grid_constant__ RnnDiagonalParams f) {
+__global__ void __launch_bounds__(rnn_diagonal_units, 1)
+    rnn_diagonal_newton_maps(const __grid_constant__ RnnDiagonalParams f) {
     RnnDiagonalBackward<X, Cell, true, true>(f).run();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "diagonal_newton", rnn_newton_forward: recurrent networks of heads of one unit, parallel in time.
+// The kernel "diagonal_newton", rnn_diagonal_newton_forward: recurrent networks of heads of one unit, parallel in time.
 //
 // Time is cut into segments. The states s_w before each are unknowns, of which the first is the carry, and
 // s_(w+1) = F_w(s_w), where F_w walks the steps of a segment. Newton's iteration on all of them at once (multiple
@@ -407,7 +407,7 @@ struct RnnNewtonForward {
 
 template <typename X, typename Cell>
 __global__ void __launch_bounds__(32 * rnn_newton_warps, 1)
-    rnn_newton_forward(const __grid_constant__ RnnNewtonParams params) {
+    rnn_diagonal_newton_forward(const __grid_constant__ RnnNewtonParams params) {
     RnnNewtonForward<X, Cell>(params).run();
 }
 

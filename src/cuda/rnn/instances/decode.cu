@@ -12,10 +12,10 @@ namespace {
 
 template <typename X, typename W, typename Formula, bool Pooled>
 const void* kernel_of(RnnStepWay way) {
-    if (way == RnnStepWay::shared) return reinterpret_cast<const void*>(&rnn_one_step<X, W, Formula, Pooled>);
-    if (way == RnnStepWay::direct) return reinterpret_cast<const void*>(&rnn_direct_step<X, W, Formula, Pooled>);
+    if (way == RnnStepWay::shared) return reinterpret_cast<const void*>(&rnn_decode<X, W, Formula, Pooled>);
+    if (way == RnnStepWay::direct) return reinterpret_cast<const void*>(&rnn_decode_few_rows<X, W, Formula, Pooled>);
     if constexpr (std::is_same_v<X, W>)
-        return reinterpret_cast<const void*>(&rnn_matrix_step<X, Formula, Pooled>);
+        return reinterpret_cast<const void*>(&rnn_decode_tensor_cores<X, Formula, Pooled>);
     else
         return nullptr;
 }

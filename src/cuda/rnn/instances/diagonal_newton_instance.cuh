@@ -16,9 +16,9 @@ RnnNewtonKernels make_newton_kernels(Cell cell) {
         if constexpr (Formula::states > 2)
             return {};
         else
-            return {reinterpret_cast<const void*>(&rnn_newton_forward<X, Formula>),
-                    reinterpret_cast<const void*>(&rnn_newton_maps<X, Formula>),
-                    reinterpret_cast<const void*>(&rnn_newton_carries<X, Formula>)};
+            return {reinterpret_cast<const void*>(&rnn_diagonal_newton_forward<X, Formula>),
+                    reinterpret_cast<const void*>(&rnn_diagonal_newton_maps<X, Formula>),
+                    reinterpret_cast<const void*>(&rnn_diagonal_newton_carries<X, Formula>)};
     });
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 template <typename X, typename V, int Lanes, int States, bool Plain>
 SelectiveStepKernel::Instance instance_of() {
-    return {reinterpret_cast<const void*>(&selective_steps<X, V, Lanes, States, Plain>),
+    return {reinterpret_cast<const void*>(&selective_decode<X, V, Lanes, States, Plain>),
             selective_step_rows<V, States, Plain>};
 }
 template <typename X, typename V, int Lanes, int States>
