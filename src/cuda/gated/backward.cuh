@@ -177,6 +177,16 @@ struct GatedBackward {
         if (has_sums && p.sums != nullptr) leave_sums(shared, to);
     }
 
+    // What a block without steps does.
+    __device__ __forceinline__ void leave_no_sums(Shared& shared) const {
+        if (!has_sums || p.sums == nullptr) return;
+        Channels::template look_up<Parts>(p, t, shared.channels);
+        Gradients to;
+#pragma unroll
+        for (int v = 0; v < V; ++v) to.rate[v] = to.bias[v] = R(0);
+        leave_sums(shared, to);
+    }
+
     static __device__ __forceinline__ R gate_of(const Inputs& x, const Step& bias, int i, int v) {
         return Parts::has_bias ? x.gate.get(i, v) + bias[v] : x.gate.get(i, v);
     }
@@ -234,7 +244,7 @@ struct GatedBackward {
                     e[i][v] = e[i][v] + static_cast<const R*>(p.grad_state_out)[t.state_of(i, v)];
     }
     __device__ __forceinline__ void leave_states(const Values& a, const Values& g) const {
-        if (p.grad_state_in == nullptr || (Plain && t.chunk + 1 < p.chunks)) return;
+        if (p.grad_state_in == nullptr || (Plain && t.chunk + 1 < t.chunks)) return;
 #pragma unroll
         for (int i = 0; i < L; ++i)
 #pragma unroll
@@ -343,7 +353,7 @@ struct GatedBackward {
         }
         __syncthreads();
         if (t.warp_time != 0 || (Shape::by_time && t.lane > 0)) return;
-        R* const out = static_cast<R*>(p.sums) + (t.batch * p.chunks + t.chunk) * 2 * p.channels + t.channel;
+        R* const out = static_cast<R*>(p.sums) + (t.batch * p.chunks + t.slot) * 2 * p.channels + t.channel;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             if (v >= t.channels) continue;
@@ -364,7 +374,9 @@ __global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, P
     gated_backward(const __grid_constant__ GatedParams p) {
     using Pass = GatedBackward<Shape, Parts, Plain>;
     __shared__ typename Pass::Shared shared;
-    Pass{p, typename Pass::Tile(p)}.run(shared);
+    const Pass pass{p, typename Pass::Tile(p)};
+    if (!Plain && pass.t.length == 0) return pass.leave_no_sums(shared);
+    pass.run(shared);
 }
 
 }  // namespace flashscan::cuda

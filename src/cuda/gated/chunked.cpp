@@ -111,13 +111,18 @@ class Chunked final : public GatedKernel {
         s.pass = &passes[p_.layout == Layout::bct];
         s.params = params_of(p_, pass);
         GatedParams& params = s.params;
-        params.in_turn = batch_invariant_ && p_.packed();
-        while (1 << params.log2_time_warps < s.pass->warps && s.pass->warp_steps << params.log2_time_warps < p_.time)
+        params.by_sequence = batch_invariant_ && p_.packed();
+        // Which channels share a block decides how it walks (gated/scan.cuh), and must not depend on other sequences.
+        while (1 << params.log2_time_warps < s.pass->warps &&
+               (params.by_sequence != 0 || s.pass->warp_steps << params.log2_time_warps < p_.time))
             ++params.log2_time_warps;
         s.steps = s.pass->warp_steps << params.log2_time_warps;
         s.channels = s.pass->warp_channels * (s.pass->warps >> params.log2_time_warps);
         params.batches = p_.batch;
-        params.chunks = ceil_div(p_.time, s.steps);
+        if (params.by_sequence == 0)
+            params.chunks = ceil_div(p_.time, s.steps);
+        else if (p_.time > 0)
+            params.chunks = p_.time / s.steps + p_.num_sequences;
         params.groups = ceil_div(p_.channels, s.channels);
         params.packs = ceil_div(p_.channels, s.pass->lane_channels);
         s.grid = blocks_of(params.chunks * p_.batch * params.groups, s.pass->threads);

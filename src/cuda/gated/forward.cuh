@@ -114,7 +114,7 @@ struct GatedForward {
             for (int i = 0; i < L; ++i) out.set(i, h[i]);
             t.store(p.states, out);
         }
-        if (p.state_out != nullptr && (!Plain || t.chunk + 1 == p.chunks)) {
+        if (p.state_out != nullptr && (!Plain || t.chunk + 1 == t.chunks)) {
 #pragma unroll
             for (int i = 0; i < L; ++i)
 #pragma unroll
@@ -141,7 +141,9 @@ __global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, P
     gated_forward(const __grid_constant__ GatedParams p) {
     using Pass = GatedForward<Shape, Parts, Plain>;
     __shared__ typename Pass::Shared shared;
-    Pass{p, typename Pass::Tile(p)}.run(shared);
+    const Pass pass{p, typename Pass::Tile(p)};
+    if (!Plain && pass.t.length == 0) return;  // the slot has no chunk
+    pass.run(shared);
 }
 
 }  // namespace flashscan::cuda

@@ -24,11 +24,12 @@ struct GatedParams {
     SequenceOffsets offsets;
     int64_t time = 0, channels = 0, groups = 0, batches = 0;  // a group is the neighbouring channels of a block
     int32_t log2_time_warps = 0;                              // log2 of the warps of a block that follow in time
-    int64_t chunks = 0, packs = 0;                            // a pack is the neighbouring channels of a lane
-    Divisor by_columns, by_groups;                            // divide by batches * groups, and by groups
-    // The carries into every chunk but the first, [chunk - 1][batch][pack], in words of 8 bytes.
+    int64_t chunks = 0;             // of a row, or the most that all packed sequences may have
+    int64_t packs = 0;              // a pack is the neighbouring channels of a lane
+    Divisor by_columns, by_groups;  // divide by batches * groups, and by groups
+    // The carries into every chunk but the first, [slot - 1][batch][pack], in words of 8 bytes.
     void* carries = nullptr;
-    void* sums = nullptr;  // partial sums of the gradients of PARAM and BIAS, [batch][chunk][2][channel]
+    void* sums = nullptr;  // partial sums of the gradients of PARAM and BIAS, [batch][slot][2][channel]
     double decay_rate = 0, slope_limit = 0;
     float short_slope_limit = 0;  // slope_limit for f32 arithmetic
     int32_t decay = 0, scale = 0, activation = 0, input_gating = 0, epilogue = 0;
@@ -36,7 +37,7 @@ struct GatedParams {
     int32_t starts_unscaled = 0;  // whether m = 1 where a sequence starts
     int32_t wide_gates = 0;       // whether GATE and SECOND_GATE have the type of the arithmetic, not that of the data
     int32_t wide_params = 0;      // whether PARAM and BIAS have
-    int32_t in_turn = 0;          // whether warps always walk one after the other
+    int32_t by_sequence = 0;      // whether each packed sequence is cut into chunks from its own start
     int32_t down = 0;             // whether the layer goes from the last step to the first
 };
 

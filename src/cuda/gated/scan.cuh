@@ -15,7 +15,8 @@
 //            reaches across them, whatever the numbers are. STATE_IN is included in b of the first step.
 // In turn    Where a factor in a block's chunk may exceed 1, products of factors may overflow, or underflow and
 //            grow again, although no state does. Warps, and the lanes of a row, then walk one after the other instead.
-//            They also do so where packed sequences must have the bits that each has alone (BATCH_INVARIANT).
+// Sequences  With BATCH_INVARIANT each packed sequence is cut into chunks from its own start, so that its bits do not
+//            depend on the sequences before it; some blocks have no chunk.
 // Bytes      A carry for each pack of channels and chunk.
 // Progress   Blocks wait for blocks of lower index only.
 // Sync       One __syncthreads, and one for each warp where warps walk in turn. A carry shows by its own words whether
@@ -66,13 +67,11 @@ struct GatedScan {
         ask_for_value(t.p.carries, place, known);
     }
     __device__ __forceinline__ bool takes() const { return t.chunk > 0 && t.channels > 0; }
-    __device__ __forceinline__ bool hands() const {
-        return t.chunk + 1 < static_cast<uint32_t>(t.p.chunks) && t.channels > 0;
-    }
+    __device__ __forceinline__ bool hands() const { return t.chunk + 1 < t.chunks && t.channels > 0; }
     // The carries into the lane's chunk are published at this place, those into the next chunk at a distance from it.
     // For Plain problems both are below 2^31.
     __device__ __forceinline__ Place place_of_carries() const {
-        return (Place(t.chunk) - 1) * step_of_carries() + t.batch * Place(t.p.packs) + Place(t.channel) / V;
+        return (Place(t.slot) - 1) * step_of_carries() + t.batch * Place(t.p.packs) + Place(t.channel) / V;
     }
     __device__ __forceinline__ Place step_of_carries() const { return Place(t.p.batches) * Place(t.p.packs); }
     __device__ __forceinline__ Carries carry_in() const {
@@ -162,7 +161,7 @@ struct GatedScan {
         if constexpr (Bounded)
             __syncthreads();
         else
-            in_turn = __syncthreads_or(far || t.p.in_turn != 0) != 0;
+            in_turn = __syncthreads_or(far) != 0;
         if (in_turn)
             walk_in_turn(a, b);
         else

@@ -120,9 +120,12 @@ struct GatedTile {
     const GatedParams& p;
     int lane, warp_time, warp_group;
     using Int = std::conditional_t<Plain, int32_t, int64_t>;
-    uint32_t chunk, batch;
-    Int channel, step;    // the lane's first
-    int channels, steps;  // how many of the lane's exist; without channels there are no steps
+    uint32_t slot;           // the place of the block's chunk among those of the launch
+    uint32_t chunk, chunks;  // this chunk and how many there are, of the row or of a packed sequence
+    uint32_t batch;
+    Int begin = 0, length;  // the steps in memory that are cut into chunks; no steps where the slot has no chunk
+    Int channel, step;      // the lane's first
+    int channels, steps;    // how many of the lane's exist; without channels there are no steps
     // In backward with channels innermost, a lane with fewer than L steps has its missing steps first, so that the
     // walk's last step, which has special cases, is always a lane's step L - 1. `lacks` is the number of missing steps.
     static constexpr bool ends_aligned = Plain && Shape::backward && !Shape::by_time;
@@ -133,10 +136,12 @@ struct GatedTile {
     __device__ __forceinline__ explicit GatedTile(const GatedParams& params) : p(params) {
         const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
         const auto columns = static_cast<uint32_t>(p.batches * p.groups), groups = static_cast<uint32_t>(p.groups);
-        chunk = quotient(blockIdx.x, p.by_columns);
-        const uint32_t column = blockIdx.x - chunk * columns;
+        slot = quotient(blockIdx.x, p.by_columns);
+        const uint32_t column = blockIdx.x - slot * columns;
         batch = quotient(column, p.by_groups);
         lane = thread & 31;
+        chunk = slot, chunks = static_cast<uint32_t>(p.chunks), length = Int(p.time);
+        if constexpr (!Plain) find_chunk();
         warp_time = warp & ((1 << p.log2_time_warps) - 1);
         warp_group = warp >> p.log2_time_warps;
         const Int pack = Int(column - batch * groups) * (Shape::warps >> p.log2_time_warps) + warp_group;
@@ -144,10 +149,10 @@ struct GatedTile {
         channel = pack * Shape::warp_channels + (Shape::by_time ? 0 : lane * V);
         step = part * Shape::warp_steps + (Shape::by_time ? lane * L : 0);
         channels = static_cast<int>(max(min(Int(p.channels) - channel, Int(V)), Int(0)));
-        steps = channels == 0 ? 0 : static_cast<int>(max(min(Int(p.time) - step, Int(L)), Int(0)));
+        steps = channels == 0 ? 0 : static_cast<int>(max(min(length - step, Int(L)), Int(0)));
         // This compares the differences before they are clamped: for clamped ones ptxas 13.0 emits a wrong predicate,
         // which is true where one channel of two exists (docs/decisions/cuda.md).
-        whole = __all_sync(0xffffffffU, Int(p.time) - step >= L && Int(p.channels) - channel >= V) != 0;
+        whole = __all_sync(0xffffffffU, length - step >= L && Int(p.channels) - channel >= V) != 0;
         if constexpr (ends_aligned) {
             lacks = L - steps;
             if (steps > 0) step -= lacks;
@@ -158,12 +163,20 @@ struct GatedTile {
     __device__ __forceinline__ bool last_in_time() const { return warp_time == (1 << p.log2_time_warps) - 1; }
     __device__ __forceinline__ bool descends() const { return (p.down != 0) != Shape::backward; }
     __device__ __forceinline__ int64_t time_of(int64_t i) const {
-        return descends() ? p.time - 1 - step - i : int64_t{step} + i;
+        return descends() ? begin + length - 1 - step - i : begin + step + i;
     }
     // Whether step i of the lane exists and is step `wanted` of the walk.
     __device__ __forceinline__ bool is_step(int i, Int wanted) const { return exists(i) && step + i == wanted; }
     __device__ __forceinline__ bool exists(int i) const { return ends_aligned ? i >= lacks : i < steps; }
 
+    // Finds the block's chunk where each packed sequence is cut into chunks from the first step of its own walk.
+    __device__ __forceinline__ void find_chunk() {
+        if (p.by_sequence == 0) return;
+        const int log2_steps = 31 - __clz(Shape::warp_steps) + p.log2_time_warps;
+        const ChunkPlace of = place_of_chunk(p.offsets, log2_steps, slot, lane);
+        chunk = of.chunk, chunks = of.chunks;
+        begin = of.begin, length = of.end - of.begin;
+    }
     __device__ __forceinline__ void find_events() {
         const int64_t end = end_of_steps(p.offsets, p.time);
         bool reset[L] = {};
@@ -171,26 +184,26 @@ struct GatedTile {
 #pragma unroll
             for (int i = 0; i < L; ++i) reset[i] = p.reset[batch * p.time + time_of(existing(i))] != 0;
         }
-        int64_t row = -1, begin = 0, finish = p.time;
+        int64_t row = -1, start = 0, finish = p.time;
 #pragma unroll
         for (int i = 0; i < L; ++i) {
             const int64_t time = time_of(i);
             if (i >= steps || time >= end) continue;
-            if (p.offsets.data != nullptr && (row < 0 || time < begin || time >= finish)) {
+            if (p.offsets.data != nullptr && (row < 0 || time < start || time >= finish)) {
                 row = find_sequence(p.offsets, time);
-                begin = load_offset(p.offsets, row);
+                start = load_offset(p.offsets, row);
                 finish = load_offset(p.offsets, row + 1);
             }
             const uint32_t bit = 1U << i;
             events.valid |= bit;
-            if (time == (p.down ? finish - 1 : begin)) events.first |= bit;
-            if (time == (p.down ? begin : finish - 1)) events.last |= bit;
+            if (time == (p.down ? finish - 1 : start)) events.first |= bit;
+            if (time == (p.down ? start : finish - 1)) events.last |= bit;
             if (reset[i]) events.reset |= bit;
         }
     }
     // Step i, or if it does not exist the last step that does. That one is loaded in its place and dropped later, since
     // loads under conditions wait for one another.
-    __device__ __forceinline__ int64_t existing(int64_t i) const { return min(i, p.time - 1 - step); }
+    __device__ __forceinline__ int64_t existing(int64_t i) const { return min(i, length - 1 - step); }
     __device__ __forceinline__ char* existing_address(const View& view, int i, int v) const {
         const int64_t c = min(channel + int64_t{v}, p.channels - 1);
         return view.data + batch * view.batch + c * view.row + time_of(existing(i)) * view.time;

@@ -90,15 +90,27 @@ std::vector<GatedProblem> singles() {
 // which are cut into chunks; many short rows.
 std::vector<GatedProblem> shapes() {
     std::vector<GatedProblem> problems;
-    for (const char* line :
-         {"rglru f32 b1 t40 c2049 limit1000", "mingru f64 b1 t30 c1030", "hgrn f32 b1 t5000 c1 state-in state-out",
-          "rglru f32 BCT b1 t5000 c2 reset state-in limit1000", "qrnn bf16 b1 t4100 c9 reverse state-out",
-          "minlstm f32 BCT b1 t3000 c3 reverse reset", "rglru f32 b200 t2 c5", "gilr f32 BCT b70 t9 c3 threads3",
-          "hgrn f32 b1 t3000 c4 sequences37 state-in state-out", "hgrn f64 BCT b1 t3000 c4 sequences9 reset",
-          "rglru f32 b2 t2500 c31 invariant reset limit1000", "decay-value f32 b1 t6000 c1 epilogue-silu state-in",
-          "decay-exp scale-one-minus f32 BCT b2 t4097 c1", "rglru f16 b1 t3000 c7 sequences3 param-f32 limit1000",
-          "hgrn f32 b40 t1 c33 state-in", "rglru bf16 place-fused b2 t130 c128 limit1000",
-          "mingru f32 b2 t64 c256 place-misaligned", "minlstm f32 b1 t2000 c512", "rglru f32 b1 t2000 c600"})
+    for (const char* line : {"rglru f32 b1 t40 c2049 limit1000",
+                             "mingru f64 b1 t30 c1030",
+                             "hgrn f32 b1 t5000 c1 state-in state-out",
+                             "rglru f32 BCT b1 t5000 c2 reset state-in limit1000",
+                             "qrnn bf16 b1 t4100 c9 reverse state-out",
+                             "minlstm f32 BCT b1 t3000 c3 reverse reset",
+                             "rglru f32 b200 t2 c5",
+                             "gilr f32 BCT b70 t9 c3 threads3",
+                             "hgrn f32 b1 t3000 c4 sequences37 state-in state-out",
+                             "hgrn f64 BCT b1 t3000 c4 sequences9 reset",
+                             "rglru f32 b2 t2500 c31 invariant reset limit1000",
+                             "hgrn f32 b1 t3000 c36 sequences37 invariant state-in state-out",
+                             "rglru bf16 BCT b1 t9000 c5 sequences9 invariant reverse reset limit1000",
+                             "decay-value f32 b1 t6000 c1 epilogue-silu state-in",
+                             "decay-exp scale-one-minus f32 BCT b2 t4097 c1",
+                             "rglru f16 b1 t3000 c7 sequences3 param-f32 limit1000",
+                             "hgrn f32 b40 t1 c33 state-in",
+                             "rglru bf16 place-fused b2 t130 c128 limit1000",
+                             "mingru f32 b2 t64 c256 place-misaligned",
+                             "minlstm f32 b1 t2000 c512",
+                             "rglru f32 b1 t2000 c600"})
         problems.push_back(gated_problem_of(std::string("gated ") + line));
     return problems;
 }
@@ -181,32 +193,59 @@ TEST(GatedBits, AreThoseOfOneThread) {
     }
 }
 
-// Under BATCH_INVARIANT the bits of a sequence do not depend on the rows beside it.
-TEST(GatedBits, AreThoseOfOneSequence) {
-    for (const char* layer : {"rglru f32 b9 t700 c3", "mingru f32 BCT b5 t700 c2", "qrnn bf16 b3 t1100 c4"}) {
-        const GatedProblem p = gated_problem_of(std::string("gated state-in threads7 invariant ") + layer);
-        const GatedData data = make_data(p);
-        const GatedOutcome all = run_gated(p, {}, data, {}, Guard::end);
-        require(all);
+class GatedSequences : public testing::TestWithParam<GatedCase> {};
+
+// Under BATCH_INVARIANT the bits of a sequence do not depend on those beside it, in a batch or packed.
+TEST_P(GatedSequences, HaveTheBitsOfOneAlone) {
+    const auto& [p, target] = GetParam();
+    SKIP_UNLESS_AVAILABLE(target);
+    const GatedData data = make_data(p);
+    const GatedOutcome all = run_gated(p, target, data, {}, Guard::end);
+    if (all.status == FLASHSCAN_STATUS_UNSUPPORTED) GTEST_SKIP() << "kernel refuses: " << all.message;
+    require(all);
+    for (const Sequence& s : sequences_of(p.batch, p.time, data.offsets)) {
+        if (s.length() == 0) continue;
+        // The part of a tensor, or of states, that the sequence has; its rows lie one after another.
+        const auto part = [&](int32_t id, const Values& values) {
+            const int32_t argument = id & ~FLASHSCAN_GRAD;
+            if (argument == FLASHSCAN_ARG_PARAM || argument == FLASHSCAN_ARG_BIAS) return values;
+            const bool of_states = argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT;
+            const int64_t first = of_states ? s.state : s.batch * p.time + s.begin;
+            const auto begin = values.begin() + first * p.channels;
+            return Values(begin, begin + (of_states ? 1 : s.length()) * p.channels);
+        };
         GatedProblem alone = p;
         alone.batch = 1;
-        for (int64_t b = 0; b < p.batch; ++b) {
-            GatedData row = data;
-            for (auto& [id, values] : row.values) {
-                if (id == FLASHSCAN_ARG_PARAM || id == FLASHSCAN_ARG_BIAS) continue;
-                const auto size = static_cast<std::ptrdiff_t>(values.size()) / p.batch;
-                values = Values(values.begin() + b * size, values.begin() + (b + 1) * size);
-            }
-            const GatedOutcome single = run_gated(alone, {}, row, {}, Guard::end);
-            require(single);
-            for (const int32_t id : {FLASHSCAN_ARG_OUTPUT + 0, FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE}) {
-                const auto size = static_cast<std::ptrdiff_t>(single[id].size());
-                const Values whole(all[id].begin() + b * size, all[id].begin() + (b + 1) * size);
-                EXPECT_TRUE(single[id] == whole) << layer << " row " << b << " argument " << id;
-            }
+        alone.time = s.length();
+        GatedData one = data;
+        for (auto& [id, values] : one.values) values = part(id, values);
+        if (p.sequences > 0) alone.sequences = 1, one.offsets = {0, s.length()};
+        if (p.reset) {
+            const auto begin = data.reset.begin() + s.batch * p.time + s.begin;
+            one.reset.assign(begin, begin + s.length());
         }
+        const GatedOutcome single = run_gated(alone, target, one, {}, Guard::end);
+        require(single);
+        for (const int32_t id : {FLASHSCAN_ARG_OUTPUT + 0, FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE,
+                                 FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT, FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_IN})
+            EXPECT_TRUE(single[id] == part(id, all[id])) << "sequence " << s.state << " argument " << id;
     }
 }
+
+std::vector<GatedProblem> invariant() {
+    std::vector<GatedProblem> problems;
+    for (const char* line :
+         {"rglru f32 b9 t700 c3", "mingru f32 BCT b5 t700 c2", "qrnn bf16 b3 t1100 c4",
+          "mingru f32 b1 t700 c70 sequences9", "rglru f16 b1 t900 c300 sequences3 reset limit1000",
+          "qrnn bf16 b1 t1100 c4 sequences5 reverse", "minlstm f32 BCT b1 t9000 c2 sequences5 reset",
+          "gilr bf16 BCT b1 t7000 c3 sequences2", "hgrn f64 b1 t300 c34 sequences17",
+          "decay-value f32 b1 t400 c40 growing sequences4", "decay-exp f32 BCT b1 t6000 c2 growing sequences7 reverse"})
+        problems.push_back(gated_problem_of(std::string("gated state-in threads7 invariant ") + line));
+    return problems;
+}
+
+INSTANTIATE_TEST_SUITE_P(Gated, GatedSequences, testing::ValuesIn(cases_on(gated_kernel_targets(), invariant())),
+                         name_of_gated_case);
 
 // FLASHSCAN_TEST_GATED_CASE runs one problem line, as a failure prints it.
 TEST(GatedRepro, CaseOfTheEnvironment) {
