@@ -117,7 +117,7 @@ struct GatedBackward {
         for (int i = 0; i < L; ++i)
 #pragma unroll
             for (int v = 0; v < V; ++v) before.value[i][v] = R(0);
-        if (p.states.data != nullptr) {
+        if (p.states.data != nullptr && t.steps > 0) {
 #pragma unroll
             for (int i = 0; i < L; ++i)
 #pragma unroll
@@ -177,14 +177,17 @@ struct GatedBackward {
         if (has_sums && p.sums != nullptr) leave_sums(shared, to);
     }
 
-    // What a block without steps does.
-    __device__ __forceinline__ void leave_no_sums(Shared& shared) const {
-        if (!has_sums || p.sums == nullptr) return;
-        Channels::template look_up<Parts>(p, t, shared.channels);
-        Gradients to;
-#pragma unroll
-        for (int v = 0; v < V; ++v) to.rate[v] = to.bias[v] = R(0);
-        leave_sums(shared, to);
+    // The place of the block's sums for the lane's channels: those of PARAM, and those of BIAS p.channels further.
+    __device__ __forceinline__ R* sums_of_block() const {
+        return static_cast<R*>(p.sums) + (t.batch * p.chunks + t.slot) * 2 * p.channels + t.channel;
+    }
+    __device__ __forceinline__ bool writes_sums() const { return t.warp_time == 0 && (!Shape::by_time || t.lane == 0); }
+    // What a block whose slot has no chunk does.
+    __device__ __forceinline__ void leave_no_sums() const {
+        ptx::wait_for_launch_before();  // the next launch must not find the clearing of memory still at work
+        if constexpr (has_sums)
+            for (int v = 0; v < t.channels && p.sums != nullptr && writes_sums(); ++v)
+                sums_of_block()[v] = sums_of_block()[p.channels + v] = R(0);
     }
 
     static __device__ __forceinline__ R gate_of(const Inputs& x, const Step& bias, int i, int v) {
@@ -352,8 +355,8 @@ struct GatedBackward {
             shared.sums[warp][1][v][t.lane] = to.bias[v];
         }
         __syncthreads();
-        if (t.warp_time != 0 || (Shape::by_time && t.lane > 0)) return;
-        R* const out = static_cast<R*>(p.sums) + (t.batch * p.chunks + t.slot) * 2 * p.channels + t.channel;
+        if (!writes_sums()) return;
+        R* const out = sums_of_block();
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             if (v >= t.channels) continue;
@@ -375,7 +378,8 @@ __global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, P
     using Pass = GatedBackward<Shape, Parts, Plain>;
     __shared__ typename Pass::Shared shared;
     const Pass pass{p, typename Pass::Tile(p)};
-    if (!Plain && pass.t.length == 0) return pass.leave_no_sums(shared);
+    if constexpr (!Plain)
+        if (pass.t.length == 0) return pass.leave_no_sums();
     pass.run(shared);
 }
 

@@ -4,11 +4,13 @@
 #include <array>
 
 #include "core/workspace.h"
+#include "cuda/device/scan/look_back_tuning.h"
 #include "cuda/gated/call.h"
 #include "cuda/gated/candidates.h"
 #include "cuda/gated/instances/table.h"
 #include "cuda/launch/alignment.h"
 #include "cuda/launch/launch.h"
+#include "cuda/launch/look_back_memory.h"
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/launch/view_of.h"
 
@@ -56,8 +58,13 @@ class Chunked final : public GatedKernel {
 
     std::string describe() const override {
         const auto one = [&](const Settled& s) {
-            return fmt::format("{} chunks of {} steps x {} groups of {} channels x {} rows", s.params.chunks, s.steps,
-                               s.params.groups, s.channels, p_.batch);
+            std::string text = fmt::format("{} chunks of {} steps x {} groups of {} channels x {} rows",
+                                           s.params.chunks, s.steps, s.params.groups, s.channels, p_.batch);
+            if (s.params.by_sequence != 0) text += ", of each sequence from its start";
+            if (s.looks_back())
+                text += fmt::format(", look-back over {} x {}", 1 << s.params.log2_group_chunks,
+                                    1 << s.params.log2_link_groups);
+            return text;
         };
         return fmt::format("forward {}; backward {}; {}", one(forward_), one(backward_),
                            plain_refusal_.empty() ? "plain where pointers are aligned" : plain_refusal_);
@@ -103,8 +110,11 @@ class Chunked final : public GatedKernel {
         GatedParams params;
         int64_t steps = 0, channels = 0;  // of a block
         LaunchShape grid;
-        ClearLaunch clear;  // of the carries
+        LookBackMemory exchange;  // where chunks look back
+        ClearLaunch clear;
         size_t carries = 0, sums = 0, bytes = 0;
+
+        bool looks_back() const { return params.log2_group_chunks > 0; }
     };
     Settled settle(const GatedPass (&passes)[2], Pass pass) const {
         Settled s;
@@ -128,6 +138,10 @@ class Chunked final : public GatedKernel {
         s.grid = blocks_of(params.chunks * p_.batch * params.groups, s.pass->threads);
         params.by_columns = divisor_of(static_cast<uint32_t>(p_.batch * params.groups));
         params.by_groups = divisor_of(static_cast<uint32_t>(params.groups));
+        // A chain of carries is slow where chunks start before the chunks before them have ended.
+        if (params.chunks > 1 && (batch_invariant_ || p_.batch * params.groups < chain_blocks))
+            params.log2_group_chunks = params.log2_link_groups =
+                log2_group_chunks(s.pass->warps, s.pass->warp_channels / s.pass->lane_channels);
         const int64_t carries_words = book(s, pass);
         if (plain_refusal_.empty() && carries_words < most_plain) {
             s.plain = s.pass->plain;
@@ -137,14 +151,27 @@ class Chunked final : public GatedKernel {
         s.grid.overlaps = s.clear && can_overlap(s.pass->general, device_);
         return s;
     }
-    // Returns the words of the carries.
+    struct Cut {
+        int64_t chunks;
+        int log2_group_chunks, log2_link_groups;
+    };
+    // Returns the words of a chain's carries.
     int64_t book(Settled& s, Pass pass) const {
         Workspace workspace;
         const int64_t number = size_of(state_dtype(p_.dtype)), words = ceil_div(s.pass->lane_channels * number, 8);
         const int64_t chunks = s.params.chunks;
-        const Extent into = p_.batch.named("SCRATCH") * s.params.packs * words * (chunks > 1 ? chunks - 1 : 0);
-        s.carries = workspace.book(into * 8);
-        s.clear = ClearLaunch(static_cast<size_t>(into * 8));
+        Extent into;
+        if (s.looks_back()) {
+            const Extent packs = p_.batch.named("SCRATCH") * s.params.groups * (s.channels / s.pass->lane_channels);
+            const Cut cut{chunks, s.params.log2_group_chunks, s.params.log2_link_groups};
+            s.exchange = LookBackMemory(cut, s.params.by_sequence != 0, packs,
+                                        8 * ceil_div(2 * s.pass->lane_channels * number, 8), 8 * words, workspace);
+            s.clear = s.exchange.clear();
+        } else {
+            into = p_.batch.named("SCRATCH") * s.params.packs * words * (chunks > 1 ? chunks - 1 : 0);
+            s.carries = workspace.book(into * 8);
+            s.clear = ClearLaunch(static_cast<size_t>(into * 8));
+        }
         if (pass == Pass::backward)
             s.sums = workspace.book(p_.batch.named("SCRATCH") * chunks * 2 * p_.channels * number);
         s.bytes = workspace.bytes();
@@ -187,8 +214,11 @@ class Chunked final : public GatedKernel {
     // Launches a pass; `has_all` tells whether the call has all tensors that plain kernels read.
     static void run(GatedParams& params, const Settled& s, bool has_all, void* scratch, void* stream) {
         if (s.grid.blocks.x == 0) return;
-        params.carries = static_cast<char*>(scratch) + s.carries;
-        s.clear.run(params.carries, stream);
+        if (s.looks_back())
+            s.exchange.point(params, scratch);
+        else
+            params.records = params.carries = static_cast<char*>(scratch) + s.carries;
+        s.clear.run(params.records, stream);
         const void* kernel = s.pass->general;
         if (s.plain != nullptr && has_all && lies_plain(params, s))
             kernel = s.named != nullptr && params.bias == nullptr ? s.named : s.plain;

@@ -142,7 +142,8 @@ __global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, P
     using Pass = GatedForward<Shape, Parts, Plain>;
     __shared__ typename Pass::Shared shared;
     const Pass pass{p, typename Pass::Tile(p)};
-    if (!Plain && pass.t.length == 0) return;  // the slot has no chunk
+    if (!Plain && pass.t.length == 0)          // the slot has no chunk
+        return ptx::wait_for_launch_before();  // the next launch must not find the clearing of memory still at work
     pass.run(shared);
 }
 

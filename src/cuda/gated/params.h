@@ -27,8 +27,10 @@ struct GatedParams {
     int64_t chunks = 0;             // of a row, or the most that all packed sequences may have
     int64_t packs = 0;              // a pack is the neighbouring channels of a lane
     Divisor by_columns, by_groups;  // divide by batches * groups, and by groups
-    // The carries into every chunk but the first, [slot - 1][batch][pack], in words of 8 bytes.
-    void* carries = nullptr;
+    // The carries into every chunk but the first, [slot - 1][batch][pack], in words of 8 bytes; where chunks look back,
+    // that is where log2_group_chunks is not 0, what they publish (device/scan/look_back.cuh).
+    void *records = nullptr, *totals = nullptr, *carries = nullptr;
+    int32_t log2_group_chunks = 0, log2_link_groups = 0;
     void* sums = nullptr;  // partial sums of the gradients of PARAM and BIAS, [batch][slot][2][channel]
     double decay_rate = 0, slope_limit = 0;
     float short_slope_limit = 0;  // slope_limit for f32 arithmetic
@@ -37,7 +39,7 @@ struct GatedParams {
     int32_t starts_unscaled = 0;  // whether m = 1 where a sequence starts
     int32_t wide_gates = 0;       // whether GATE and SECOND_GATE have the type of the arithmetic, not that of the data
     int32_t wide_params = 0;      // whether PARAM and BIAS have
-    int32_t by_sequence = 0;      // whether each packed sequence is cut into chunks from its own start
+    int32_t by_sequence = 0;      // whether each packed sequence is cut into chunks from the first step of its walk
     int32_t down = 0;             // whether the layer goes from the last step to the first
 };
 

@@ -10,49 +10,136 @@
 //            2. A lane composes the maps of the warps before its own and applies them to the carry into the chunk,
 //               which the chunk before published; the last warp publishes the carry into the next chunk.
 //            3. Every lane walks its steps from its carry.
-// Order      The association is fixed by the chunk's size, which does not depend on the batch.
+// Few rows   Where a chunk starts before those before it have ended, a chain of carries from chunk to chunk would take
+//            longer than the rest, and chunks look back instead (device/scan/look_back.cuh).
+// Order      The association is fixed by the sizes of chunks and of their groups and by which chunks walk in turn. With
+//            BATCH_INVARIANT none of these depends on the batch.
 // Cuts       The first step of a sequence and a reset step take nothing from the step before: no product of factors
 //            reaches across them, whatever the numbers are. STATE_IN is included in b of the first step.
 // In turn    Where a factor in a block's chunk may exceed 1, products of factors may overflow, or underflow and
-//            grow again, although no state does. Warps, and the lanes of a row, then walk one after the other instead.
-// Sequences  With BATCH_INVARIANT each packed sequence is cut into chunks from its own start, so that its bits do not
-//            depend on the sequences before it; some blocks have no chunk.
-// Bytes      A carry for each pack of channels and chunk.
+//            grow again, although no state does. Warps, and the lanes of a row, then walk one after the other instead,
+//            and what the chunk publishes is the carry after it.
+// Sequences  With BATCH_INVARIANT each packed sequence is cut into chunks from the first step of its walk, so that its
+//            bits do not depend on the sequences beside it; some blocks have no chunk.
+// Bytes      A block publishes and reads a carry for each pack of channels, or a map and some more.
 // Progress   Blocks wait for blocks of lower index only.
-// Sync       One __syncthreads, and one for each warp where warps walk in turn. A carry shows by its own words whether
-//            it has arrived (device/exchange/published_values.cuh).
+// Sync       One __syncthreads, and one for each warp where warps walk in turn, three more where chunks look back. A
+//            carry shows by its own words whether it has arrived (device/exchange/published_values.cuh).
 #pragma once
 
 #include "cuda/device/ptx/lane_maps.cuh"
+#include "cuda/device/scan/cut_mark.cuh"
+#include "cuda/device/scan/look_back_carries.cuh"
 #include "cuda/gated/tile.cuh"
 
 namespace flashscan::cuda {
 
-template <typename R>
-struct GatedMap {
-    R a, x;
-    bool cut;  // whether x does not depend on the carry
+// The maps of a lane's V channels as a monoid of chained scans. Where Cuts is false, no step is cut off from the one
+// before, and a map that gives a carry whatever is before it has a factor of 0.
+template <typename R, int V, bool Cuts>
+struct GatedMonoid {
+    struct Wide {
+        R of[V];
+    };
+    struct Map {
+        R a[V], x[V];
+        bool cut;  // whether x does not depend on the carry
+    };
+    struct alignas(2 * V * sizeof(R) < 16 ? 2 * V * sizeof(R) : 16) Record {
+        R a[V], x[V];
+    };
+
+    static __device__ __forceinline__ Map identity() { return cut_to({}, R(1), false); }
+    static __device__ __forceinline__ Map cut_to(const Wide& carry, R a = R(0), bool cut = Cuts) {
+        Map m;
+        m.cut = cut;
+#pragma unroll
+        for (int v = 0; v < V; ++v) m.a[v] = a, m.x[v] = carry.of[v];
+        return m;
+    }
+    static __device__ __forceinline__ R apply(const Map& m, int v, R carry) {
+        return Cuts && m.cut ? m.x[v] : multiply_add(m.a[v], carry, m.x[v]);
+    }
+    static __device__ __forceinline__ Wide apply(const Map& m, Wide carry) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) carry.of[v] = apply(m, v, carry.of[v]);
+        return carry;
+    }
+    static __device__ __forceinline__ Map compose(const Map& early, const Map& late) {
+        Map m;
+        m.cut = Cuts && (late.cut || early.cut);
+#pragma unroll
+        for (int v = 0; v < V; ++v) m.a[v] = late.a[v] * early.a[v], m.x[v] = apply(late, v, early.x[v]);
+        return m;
+    }
+    static __device__ __forceinline__ Map shuffle_map(const Map& m, int lane) {
+        Map from;
+        from.cut = Cuts && __shfl_sync(0xffffffffU, static_cast<int>(m.cut), lane) != 0;
+#pragma unroll
+        for (int v = 0; v < V; ++v) from.a[v] = shuffle(m.a[v], lane), from.x[v] = shuffle(m.x[v], lane);
+        return from;
+    }
+    static __device__ __forceinline__ Record to_record(const Map& m) {
+        Record r;
+#pragma unroll
+        for (int v = 0; v < V; ++v) r.a[v] = m.a[v], r.x[v] = m.x[v];
+        if (Cuts && m.cut) r.a[0] = cut_mark(R(0));
+        return r;
+    }
+    static __device__ __forceinline__ Map to_map(const Record& r) {
+        Map m;
+        m.cut = Cuts && is_cut_mark(r.a[0]);
+#pragma unroll
+        for (int v = 0; v < V; ++v) m.a[v] = r.a[v], m.x[v] = r.x[v];
+        return m;
+    }
+    // Maps that may overflow are not formed.
+    static __device__ __forceinline__ bool withholds(const GatedParams&, const Map&) { return false; }
+    static __device__ __forceinline__ bool withholds(const Wide&) { return false; }
 };
+
+// A chunk's place among those of the launch, its number and how many there are, of the row or of a packed sequence.
+struct GatedChunk {
+    uint32_t slot, chunk, chunks;
+};
+// How chunks look back; all warps of a block then follow each other in time.
+template <typename Chain>
+__device__ __forceinline__ Chain gated_chain(const GatedParams& p, typename Chain::Shared& shared,
+                                             const GatedChunk& of) {
+    const auto columns = static_cast<uint32_t>(p.batches * p.groups);
+    return {{p, of.chunk, of.chunks, of.slot - of.chunk, blockIdx.x - of.slot * columns, columns,
+             log2_of<Chain::most_rows>},
+            p,
+            shared,
+            Chain::warps};
+}
+// Returns the carry into a warp, and publishes what later chunks need. All threads of a block call it. It is not
+// inlined, so that kernels of many rows have no registers for it.
+template <typename Chain>
+__device__ __noinline__ typename Chain::Wide gated_look_back(const GatedParams& p, typename Chain::Shared& shared,
+                                                             GatedChunk of, int warp_time, int row, bool speaks) {
+    const Chain chain = gated_chain<Chain>(p, shared, of);
+    Words<typename Chain::Wide> nothing;
+    chain.ask_for_link(row, false, nothing);
+    chain.publish();
+    chain.fold_earlier();
+    const auto carry = chain.enter_link(row, warp_time == 0 && speaks, nothing, typename Chain::Wide{});
+    bool owed = false;
+    return chain.advance(row, warp_time, speaks, carry, owed);
+}
 
 template <typename Shape, bool Plain>
 struct GatedScan {
     using R = typename Shape::R;
     using Tile = GatedTile<Shape, Plain>;
     using Values = typename Tile::Values;
-    using Map = GatedMap<R>;
-    static constexpr int L = Shape::L, V = Shape::V, lanes = Shape::by_time ? 1 : 32;
-    struct Carries {
-        R of[V];
-    };
-    // The map of a warp, or with channels innermost of each lane.
-    struct alignas(2 * V * sizeof(R) < 16 ? 2 * V * sizeof(R) : 16) Totals {
-        R a[V], x[V];
-    };
-    struct Shared {
-        Totals totals[Shape::warps][lanes];
-        bool cut[Shape::warps][lanes];
-    };
-
+    static constexpr int L = Shape::L, V = Shape::V;
+    using Monoid = GatedMonoid<R, V, !Plain>;
+    using Map = typename Monoid::Map;
+    using Carries = typename Monoid::Wide;
+    static constexpr int lanes = Shape::by_time ? 1 : 32;  // packs of channels of a warp
+    using Chain = LookBack<Monoid, GatedParams, Shape::warps, lanes>;
+    using Shared = typename Chain::Shared;
     using Place = std::conditional_t<Plain, uint32_t, int64_t>;
 
     const Tile& t;
@@ -62,60 +149,63 @@ struct GatedScan {
 
     __device__ __forceinline__ GatedScan(const Tile& tile, Shared& of_block)
         : t(tile), shared(of_block), place(place_of_carries()) {
+        if (looks_back()) ptx::wait_for_launch_before();  // the launch before clears the memory that is published in
         if (!takes()) return;
-        ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
+        ptx::wait_for_launch_before();
         ask_for_value(t.p.carries, place, known);
     }
-    __device__ __forceinline__ bool takes() const { return t.chunk > 0 && t.channels > 0; }
-    __device__ __forceinline__ bool hands() const { return t.chunk + 1 < t.chunks && t.channels > 0; }
+    // Whether this lane publishes for its pack, if its warp does.
+    __device__ __forceinline__ bool speaks() const { return !Shape::by_time || t.lane == 31; }
+    __device__ __forceinline__ int pack() const { return Shape::by_time ? 0 : t.lane; }
+
+    // A chain of carries from chunk to chunk.
+    __device__ __forceinline__ bool takes() const { return !looks_back() && t.chunk > 0 && t.channels > 0; }
+    // Chunks that look back wait for the packs of channels that do not exist, too.
+    __device__ __forceinline__ bool hands() const { return t.chunk + 1 < t.chunks && (looks_back() || t.channels > 0); }
     // The carries into the lane's chunk are published at this place, those into the next chunk at a distance from it.
     // For Plain problems both are below 2^31.
     __device__ __forceinline__ Place place_of_carries() const {
         return (Place(t.slot) - 1) * step_of_carries() + t.batch * Place(t.p.packs) + Place(t.channel) / V;
     }
     __device__ __forceinline__ Place step_of_carries() const { return Place(t.p.batches) * Place(t.p.packs); }
+
+    // Chunks that look back; all warps of a block then follow each other in time.
+    __device__ __forceinline__ bool looks_back() const { return t.p.log2_group_chunks > 0; }
+    __device__ __forceinline__ GatedChunk chunk_of_launch() const { return {t.slot, t.chunk, t.chunks}; }
+    __device__ __forceinline__ Chain look_back() const { return gated_chain<Chain>(t.p, shared, chunk_of_launch()); }
+
+    // The carry into the chunk, where warps walk in turn.
     __device__ __forceinline__ Carries carry_in() const {
-        return takes() ? await_value<Carries>(t.p.carries, place, known) : Carries{};
+        if (takes()) return await_value<Carries>(t.p.carries, place, known);
+        if (!looks_back()) return {};
+        const Chain chain = look_back();
+        return t.chunk > 0 ? chain.carry_into_chunk(pack()) : chain.enter_link(pack(), speaks(), known, Carries{});
     }
+    // Publishes the carry into the next chunk.
     __device__ __forceinline__ void hand_on(const Carries& carry) const {
+        if (looks_back()) return look_back().publish_late(pack(), carry);
         if (t.chunk == 0) ptx::wait_for_launch_before();
         publish_value(t.p.carries, place + step_of_carries(), carry);
     }
 
-    static __device__ __forceinline__ Map compose(const Map& early, const Map& late) {
-        return {late.a * early.a, apply(late, early.x), !Plain && (late.cut || early.cut)};
-    }
-    static __device__ __forceinline__ R apply(const Map& m, R carry) {
-        return !Plain && m.cut ? m.x : multiply_add(m.a, carry, m.x);
-    }
-    // Composes the map with that of the lane `distance` before, if there is one.
-    __device__ __forceinline__ void compose_with_early(Map& m, int distance) const {
-        if constexpr (Plain && sizeof(R) == 4) {
-            ptx::compose_with_early(m.a, m.x, distance);
-        } else {
-            const Map early = from_lane(m, t.lane - distance & 31);
-            if (t.lane >= distance) m = compose(early, m);
+    // Composes the maps of lanes that follow each other in time.
+    __device__ __forceinline__ void scan_lanes(Map& m) const {
+#pragma unroll
+        for (int distance = 1; distance < 32; distance *= 2) {
+            if constexpr (Plain && sizeof(R) == 4) {
+#pragma unroll
+                for (int v = 0; v < V; ++v) ptx::compose_with_early(m.a[v], m.x[v], distance);
+            } else {
+                const Map early = Monoid::shuffle_map(m, t.lane - distance & 31);
+                if (t.lane >= distance) m = Monoid::compose(early, m);
+            }
         }
     }
-    __device__ __forceinline__ int slot(int warp_time) const {
-        return (t.warp_group << t.p.log2_time_warps) + warp_time;
+    __device__ __forceinline__ typename Monoid::Record& total(int warp_time) const {
+        return shared.totals[((t.warp_group << t.p.log2_time_warps) + warp_time) * lanes + pack()];
     }
-    static __device__ __forceinline__ void read(const Totals& of, bool cut, Map (&m)[V]) {
-#pragma unroll
-        for (int v = 0; v < V; ++v) m[v] = {of.a[v], of.x[v], cut};
-    }
-    __device__ __forceinline__ void set_totals(const Map (&m)[V]) const {
-        if (Shape::by_time && t.lane != 31) return;
-        Totals of;
-#pragma unroll
-        for (int v = 0; v < V; ++v) of.a[v] = m[v].a, of.x[v] = m[v].x;
-        const int lane = Shape::by_time ? 0 : t.lane;
-        shared.totals[slot(t.warp_time)][lane] = of;
-        if (!Plain) shared.cut[slot(t.warp_time)][lane] = m[0].cut;
-    }
-    static __device__ __forceinline__ Map from_lane(const Map& m, int lane) {
-        return {shuffle(m.a, lane), shuffle(m.x, lane),
-                !Plain && __shfl_sync(0xffffffffU, static_cast<int>(m.cut), lane) != 0};
+    __device__ __forceinline__ void set_total(const Map& m) const {
+        if (speaks()) total(t.warp_time) = Monoid::to_record(m);
     }
 
     // Applies one step to the carry; b becomes h, or e becomes g.
@@ -139,24 +229,24 @@ struct GatedScan {
     // the range of numbers, which they never do if Bounded.
     template <bool Bounded>
     __device__ __forceinline__ void run(const Values& a, Values& b, bool far) const {
-        Map through[V];
+        Map through;
+        through.cut = false;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            Map m{a[0][v], Shape::backward ? a[0][v] * b[0][v] : b[0][v], t.cuts(0)};
-            if (Shape::backward && t.cuts(0)) m.x = R(0);
+            R product = a[0][v], x = Shape::backward ? a[0][v] * b[0][v] : b[0][v];
+            if (Shape::backward && t.cuts(0)) x = R(0);
 #pragma unroll
             for (int i = 1; i < L; ++i) {
-                R x = Shape::backward ? a[i][v] * (m.x + b[i][v]) : multiply_add(a[i][v], m.x, b[i][v]);
+                x = Shape::backward ? a[i][v] * (x + b[i][v]) : multiply_add(a[i][v], x, b[i][v]);
                 if (t.cuts(i)) x = Shape::backward ? R(0) : b[i][v];
-                m = {a[i][v] * m.a, x, m.cut || t.cuts(i)};
+                product = a[i][v] * product;
             }
-            if constexpr (Shape::by_time) {
-#pragma unroll
-                for (int distance = 1; distance < 32; distance *= 2) compose_with_early(m, distance);
-            }
-            through[v] = m;
+            through.a[v] = product, through.x[v] = x;
         }
-        set_totals(through);
+#pragma unroll
+        for (int i = 0; i < L; ++i) through.cut = through.cut || t.cuts(i);
+        if constexpr (Shape::by_time) scan_lanes(through);
+        set_total(through);
         bool in_turn = false;
         if constexpr (Bounded)
             __syncthreads();
@@ -168,36 +258,26 @@ struct GatedScan {
             find_carry_and_walk(a, b, through);
     }
 
-    __device__ __forceinline__ void find_carry_and_walk(const Values& a, Values& b, const Map (&through)[V]) const {
-        Map before[V];
-#pragma unroll
-        for (int v = 0; v < V; ++v) before[v] = {R(1), R(0), false};
-        // The first warp's totals; those of the next warp lie `lanes` further.
-        const Totals* of = &shared.totals[slot(0)][Shape::by_time ? 0 : t.lane];
-#pragma unroll 1
-        for (int w = 0; w < t.warp_time; ++w, of += lanes) {
-            Map late[V];
-            read(*of, !Plain && shared.cut[slot(w)][Shape::by_time ? 0 : t.lane], late);
-#pragma unroll
-            for (int v = 0; v < V; ++v) before[v] = compose(before[v], late[v]);
-        }
-        Carries carry = carry_in();
-        __syncwarp();
-        if (hands() && t.last_in_time() && (!Shape::by_time || t.lane == 31)) {
-            Carries next;
-#pragma unroll
-            for (int v = 0; v < V; ++v) next.of[v] = apply(compose(before[v], through[v]), carry.of[v]);
-            hand_on(next);
-        }
-#pragma unroll
-        for (int v = 0; v < V; ++v) {
-            carry.of[v] = apply(before[v], carry.of[v]);
-            if constexpr (Shape::by_time) {
-                const Map lanes_before = from_lane(through[v], t.lane - 1 & 31);
-                if (t.lane > 0) carry.of[v] = apply(lanes_before, carry.of[v]);
-            }
+    __device__ __forceinline__ void find_carry_and_walk(const Values& a, Values& b, const Map& through) const {
+        Carries carry = looks_back() ? find_by_look_back() : find_by_chain(through);
+        if constexpr (Shape::by_time) {
+            const Map lanes_before = Monoid::shuffle_map(through, t.lane - 1 & 31);
+            if (t.lane > 0) carry = Monoid::apply(lanes_before, carry);
         }
         walk(a, b, carry);
+    }
+    // Both return the carry into the warp, and publish what later chunks need.
+    __device__ __forceinline__ Carries find_by_chain(const Map& through) const {
+        Map before = Monoid::identity();
+#pragma unroll 1
+        for (int w = 0; w < t.warp_time; ++w) before = Monoid::compose(before, Monoid::to_map(total(w)));
+        Carries carry = takes() ? await_value<Carries>(t.p.carries, place, known) : Carries{};
+        __syncwarp();
+        if (hands() && t.last_in_time() && speaks()) hand_on(Monoid::apply(Monoid::compose(before, through), carry));
+        return Monoid::apply(before, carry);
+    }
+    __device__ __forceinline__ Carries find_by_look_back() const {
+        return gated_look_back<Chain>(t.p, shared, chunk_of_launch(), t.warp_time, pack(), speaks());
     }
 
     __device__ __forceinline__ void walk_in_turn(const Values& a, Values& b) const {
@@ -206,13 +286,11 @@ struct GatedScan {
             __syncthreads();
             if (t.warp_time != w) continue;
             Carries carry;
-            Map m[V];
             if (w == 0) {
                 carry = carry_in();
             } else {
-                read(shared.totals[slot(w - 1)][Shape::by_time ? 0 : t.lane], false, m);
 #pragma unroll
-                for (int v = 0; v < V; ++v) carry.of[v] = m[v].x;
+                for (int v = 0; v < V; ++v) carry.of[v] = total(w - 1).x[v];
             }
             __syncwarp();
             if constexpr (Shape::by_time) {
@@ -226,10 +304,8 @@ struct GatedScan {
             } else {
                 walk(a, b, carry);
             }
-#pragma unroll
-            for (int v = 0; v < V; ++v) m[v] = {R(0), carry.of[v], false};
-            set_totals(m);
-            if (hands() && t.last_in_time() && (!Shape::by_time || t.lane == 31)) hand_on(carry);
+            set_total(Monoid::cut_to(carry));
+            if (hands() && t.last_in_time() && speaks()) hand_on(carry);
         }
     }
 };

@@ -123,9 +123,10 @@ struct GatedTile {
     uint32_t slot;           // the place of the block's chunk among those of the launch
     uint32_t chunk, chunks;  // this chunk and how many there are, of the row or of a packed sequence
     uint32_t batch;
-    Int begin = 0, length;  // the steps in memory that are cut into chunks; no steps where the slot has no chunk
-    Int channel, step;      // the lane's first
-    int channels, steps;    // how many of the lane's exist; without channels there are no steps
+    // The steps [begin, begin + length) of memory are cut into chunks; length is 0 where the slot has no chunk.
+    Int begin = 0, length;
+    Int channel, step;    // the lane's first
+    int channels, steps;  // how many of the lane's exist; without channels there are no steps
     // In backward with channels innermost, a lane with fewer than L steps has its missing steps first, so that the
     // walk's last step, which has special cases, is always a lane's step L - 1. `lacks` is the number of missing steps.
     static constexpr bool ends_aligned = Plain && Shape::backward && !Shape::by_time;
@@ -172,7 +173,8 @@ struct GatedTile {
     // Finds the block's chunk where each packed sequence is cut into chunks from the first step of its own walk.
     __device__ __forceinline__ void find_chunk() {
         if (p.by_sequence == 0) return;
-        const int log2_steps = 31 - __clz(Shape::warp_steps) + p.log2_time_warps;
+        static_assert(1 << log2_of<Shape::warp_steps> == Shape::warp_steps);
+        const int log2_steps = log2_of<Shape::warp_steps> + p.log2_time_warps;
         const ChunkPlace of = place_of_chunk(p.offsets, log2_steps, slot, lane);
         chunk = of.chunk, chunks = of.chunks;
         begin = of.begin, length = of.end - of.begin;
@@ -180,7 +182,7 @@ struct GatedTile {
     __device__ __forceinline__ void find_events() {
         const int64_t end = end_of_steps(p.offsets, p.time);
         bool reset[L] = {};
-        if (p.reset != nullptr) {
+        if (p.reset != nullptr && length > 0) {
 #pragma unroll
             for (int i = 0; i < L; ++i) reset[i] = p.reset[batch * p.time + time_of(existing(i))] != 0;
         }
@@ -201,8 +203,8 @@ struct GatedTile {
             if (reset[i]) events.reset |= bit;
         }
     }
-    // Step i, or if it does not exist the last step that does. That one is loaded in its place and dropped later, since
-    // loads under conditions wait for one another.
+    // Step i, or if it does not exist the last step that does, of which there must be one. That one is loaded in its
+    // place and dropped later, since loads under conditions wait for one another.
     __device__ __forceinline__ int64_t existing(int64_t i) const { return min(i, length - 1 - step); }
     __device__ __forceinline__ char* existing_address(const View& view, int i, int v) const {
         const int64_t c = min(channel + int64_t{v}, p.channels - 1);
@@ -310,7 +312,7 @@ struct GatedTile {
         for (int i = 0; i < L; ++i)
 #pragma unroll
             for (int v = 0; v < V; ++v) x.value[i][v] = R(0);
-        if (view.data == nullptr) return;
+        if (view.data == nullptr || steps == 0) return;
 #pragma unroll
         for (int i = 0; i < L; ++i)
 #pragma unroll

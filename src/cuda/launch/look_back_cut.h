@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How kernels whose chunks look back (device/scan/element_chain.cuh, linear/look_back.cuh) cut time into chunks.
+// How kernels whose chunks look back (device/scan/look_back.cuh) cut time into chunks.
 #pragma once
 
 #include <algorithm>

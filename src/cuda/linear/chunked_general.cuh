@@ -37,9 +37,10 @@
 
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/ptx/thread_index.cuh"
+#include "cuda/device/scan/look_back_carries.cuh"
 #include "cuda/linear/gate_gradient.cuh"
 #include "cuda/linear/in_order.cuh"
-#include "cuda/linear/look_back.cuh"
+#include "cuda/linear/record.cuh"
 
 namespace flashscan::cuda {
 
@@ -51,7 +52,7 @@ struct ChunkedConfig {
     using Buffer = TileBuffer<typename Ty::X, typename Ty::G, Shape>;
     static constexpr int buffers = warps * Buffer::bytes;
     using Sums = ChunkTimeSums<Ty, Shape, warps>;
-    using Chain = LookBack<Ty, warps, Shape::max_rows>;
+    using Chain = LookBack<LinearMonoid<Ty>, LinearParams, warps, Shape::max_rows>;
 };
 
 // A lane holds this part of its block's chunk.
@@ -219,6 +220,8 @@ struct ChunkedBlock {
             ptx::wait_for_launch_before();  // the launch before clears the memory that summaries are published in
             owes = chain.publish();
             owes |= chain.fold_earlier();
+        } else if (may_be_by_sequence && p.by_sequence != 0) {
+            ptx::wait_for_launch_before();  // the next launch must not find the clearing of memory still at work
         }
 #pragma unroll
         for (int v = 0; v < V; ++v) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/launch/launch.h"
+#include "cuda/launch/look_back_memory.h"
 #include "cuda/linear/pass.h"
 
 namespace flashscan::cuda {
@@ -14,7 +15,7 @@ struct ChunkedPass final : LinearPass {
     ChunkedTuning tuning;
     TileFacts tile{};
     bool by_sequence = false;  // whether each packed sequence is cut into chunks from its own start
-    size_t totals = 0;
+    LookBackMemory exchange;
 
     // Finds the kernel.
     void begin(const LinearProblem& problem, Pass of, bool in_packs, bool batch_invariant) {
@@ -66,10 +67,8 @@ struct ChunkedPass final : LinearPass {
     }
 
     void enqueue(LinearParams& to, char* scratch, void* stream) const override {
-        if (tuning.chunks > 1) {
-            to.records = scratch + records;
-            to.totals = scratch + totals;
-            to.carries = scratch + carries;
+        if (clear) {
+            exchange.point(to, scratch);
             clear.run(to.records, stream);
         }
         launch(kernel, grid, stream, to);
@@ -78,20 +77,10 @@ struct ChunkedPass final : LinearPass {
   private:
     void book_look_back() {
         if (tuning.chunks <= 1) return;
-        // If sequences have their own chunks, a group or link publishes at the place of the chunk after its first one.
-        const int64_t groups =
-            by_sequence ? tuning.chunks : ceil_div(tuning.chunks, int64_t{1} << tuning.log2_group_chunks);
-        const int64_t links = by_sequence ? groups : ceil_div(groups, int64_t{1} << tuning.log2_link_groups);
         const Extent padded = batches * tuning.row_groups * tile.lane_rows *
                               (int64_t{1} << (tuning.log2_lane_rows + tuning.log2_warp_rows));
-        const auto bytes = [&](int64_t count, int size) { return count * padded * size; };
-        const Extent of_chunks = tuning.log2_group_chunks > 0 ? bytes(tuning.chunks, kernels->record_bytes) : Extent();
-        const Extent of_groups = tuning.log2_link_groups > 0 ? bytes(groups, kernels->record_bytes) : Extent();
-        const Extent all = of_chunks + of_groups + bytes(links, kernels->carry_bytes);
-        records = workspace.book(all);
-        clear = ClearLaunch(static_cast<size_t>(all));
-        totals = records + static_cast<size_t>(of_chunks);
-        carries = totals + static_cast<size_t>(of_groups);
+        exchange = LookBackMemory(tuning, by_sequence, padded, kernels->record_bytes, kernels->carry_bytes, workspace);
+        clear = exchange.clear();
     }
 };
 

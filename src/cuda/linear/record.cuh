@@ -3,30 +3,18 @@
 #pragma once
 
 #include "cuda/device/math/finite.cuh"
+#include "cuda/device/scan/cut_mark.cuh"
 #include "cuda/linear/params.h"
 
 namespace flashscan::cuda {
 
-// A summary as it lies in memory. Where a reset or the begin of a sequence cuts it off from the carry, `a` is a NaN of
-// particular bits that arithmetic does not produce.
+// A summary as it lies in memory. Where a reset or the begin of a sequence cuts it off from the carry, `a` is a cut
+// mark.
 template <typename Ty>
 struct Record {
     typename Ty::Wide x;
     typename Ty::GateWide a;
 };
-
-__device__ __forceinline__ float cut_mark(float) { return __int_as_float(0x7fc0f1a5); }
-__device__ __forceinline__ double cut_mark(double) { return __longlong_as_double(0x7ff8f1a5f1a50000LL); }
-template <typename T>
-__device__ __forceinline__ Complex<T> cut_mark(Complex<T>) {
-    return {cut_mark(T{}), T(0)};
-}
-__device__ __forceinline__ bool is_cut_mark(float a) { return __float_as_int(a) == 0x7fc0f1a5; }
-__device__ __forceinline__ bool is_cut_mark(double a) { return __double_as_longlong(a) == 0x7ff8f1a5f1a50000LL; }
-template <typename T>
-__device__ __forceinline__ bool is_cut_mark(Complex<T> a) {
-    return is_cut_mark(a.re);
-}
 
 template <typename Ty>
 __device__ __forceinline__ Record<Ty> to_record(const typename Ty::Map& m) {
@@ -41,7 +29,7 @@ template <typename Ty>
 __device__ __forceinline__ bool is_finite_map(const typename Ty::Map& m) {
     return is_finite(m.x) && (m.cut || is_finite(m.a));
 }
-// The map whose carry after it is `carry`, whatever the one before it is.
+// The map that gives `carry`, whatever carry enters it.
 template <typename Ty>
 __device__ __forceinline__ typename Ty::Map cut_map(typename Ty::Wide carry) {
     return {one(typename Ty::GateWide{}), carry, true};
@@ -58,6 +46,11 @@ struct LinearMonoid : Ty {
     static __device__ __forceinline__ bool is_cut(const Map& m) { return m.cut; }
     static __device__ __forceinline__ bool is_finite(const Map& m) { return is_finite_map<Ty>(m); }
     static __device__ __forceinline__ Map cut_to(Wide carry) { return cut_map<Ty>(carry); }
+    // What chunks that look back publish late, because it overflowed (in_order.cuh).
+    static __device__ __forceinline__ bool withholds(const LinearParams& p, const Map& m) {
+        return p.in_place != 0 && !is_finite(m);
+    }
+    static __device__ __forceinline__ bool withholds(Wide carry) { return !cuda::is_finite(carry); }
 };
 
 }  // namespace flashscan::cuda

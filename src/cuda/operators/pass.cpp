@@ -36,25 +36,6 @@ int shared_bytes_of(const ElementPass& e, const ElementFacts& facts) {
     return runs * facts.run_bytes + (facts.keeps || e.grid.time_inner != 0 ? facts.buffer_bytes : 0);
 }
 
-// Returns the bytes of the memory through which chunks exchange runs.
-size_t book_exchange(ElementPass& e, const ElementFacts& facts, Extent rows, Workspace& workspace) {
-    const ElementTuning& t = e.tuning;
-    // Chunks publish summaries where groups have several chunks, and groups publish totals where links have several
-    // groups. A packed sequence that is cut from its own start publishes its k-th group or link at the place of its
-    // k-th chunk, so that there are as many places for these as for chunks.
-    const auto bytes = [&](int log2_chunks, int words) {
-        return (e.grid.by_sequence != 0 ? t.chunks : ceil_div(t.chunks, int64_t{1} << log2_chunks)) * rows * words * 8;
-    };
-    const Extent records = t.log2_group_chunks > 0 ? bytes(0, facts.words) : Extent();
-    const Extent totals = t.log2_link_groups > 0 ? bytes(t.log2_group_chunks, facts.words) : Extent();
-    const int carry_words = facts.carry_words > 0 ? facts.carry_words : facts.words;
-    const Extent all = records + totals + bytes(t.log2_group_chunks + t.log2_link_groups, carry_words);
-    e.words = workspace.book(all);
-    e.totals = static_cast<size_t>(records);
-    e.carries = static_cast<size_t>(records + totals);
-    return static_cast<size_t>(all);
-}
-
 void settle_launch(ElementPass& e, const ElementFacts& facts, const void* kernel, int device) {
     constexpr int64_t most = std::numeric_limits<int32_t>::max();
     const int64_t groups = e.grid.batches * e.grid.row_groups;
@@ -98,7 +79,9 @@ ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& fact
     e.whole_vectors = g.time_inner != 0 && g.by_sequence == 0 && g.time * facts.bytes % 16 == 0;
     const Extent rows = Extent(g.batches) * g.row_groups * (int64_t{1} << (t.log2_lane_rows + t.log2_warp_rows));
     e.marks = t.chunks * rows;
-    if (t.chunks > 1) e.clear = ClearLaunch(book_exchange(e, facts, rows, workspace));
+    const int carry_words = facts.carry_words > 0 ? facts.carry_words : facts.words;
+    if (t.chunks > 1)
+        e.exchange = LookBackMemory(t, g.by_sequence != 0, rows, 8 * facts.words, 8 * carry_words, workspace);
     settle_launch(e, facts, kernel, options.device);
     return e;
 }
@@ -116,12 +99,7 @@ ElementGrid ElementPass::grid_of_call(const void* seq_offsets, void* scratch,
                                       std::initializer_list<const void*> arrays) const {
     ElementGrid g = grid;
     g.offsets.data = seq_offsets;
-    if (tuning.chunks > 1) {
-        char* const exchanged = static_cast<char*>(scratch) + words;
-        g.records = exchanged;
-        g.totals = exchanged + totals;
-        g.carries = exchanged + carries;
-    }
+    if (tuning.chunks > 1) exchange.point(g, scratch);
     const auto are_aligned = [&](uintptr_t to) {
         return std::all_of(arrays.begin(), arrays.end(),
                            [&](const void* x) { return reinterpret_cast<uintptr_t>(x) % to == 0; });

@@ -10,6 +10,7 @@
 #include "core/workspace.h"
 #include "cuda/device/scan/element_params.h"
 #include "cuda/launch/launch.h"
+#include "cuda/launch/look_back_memory.h"
 #include "cuda/operators/tuning.h"
 
 namespace flashscan::cuda {
@@ -17,17 +18,15 @@ namespace flashscan::cuda {
 struct ElementPass {
     ElementGrid grid;  // the grid of every launch, without what depends on the call
     ElementTuning tuning;
-    size_t words = 0;                // place of the memory through which chunks exchange runs
-    size_t totals = 0, carries = 0;  // offsets in that memory, which begins with records
-    int64_t marks = 0;               // how many carries into chunks there are: chunks times rows
-    uintptr_t element_part = 1;      // the most bytes of an element that are accessed at once
-    bool whole_vectors = false;      // whether rows consist of vectors of 16 bytes
+    int64_t marks = 0;           // how many carries into chunks there are: chunks times rows
+    uintptr_t element_part = 1;  // the most bytes of an element that are accessed at once
+    bool whole_vectors = false;  // whether rows consist of vectors of 16 bytes
     // Why a grid cannot have so many blocks, or the device not the shared memory of the kernel; empty if both fit. The
     // launch is settled then, and the kernel is null where there is nothing to launch.
     std::string refusal;
     const void* kernel = nullptr;
     LaunchShape shape;
-    ClearLaunch clear;  // of the memory through which chunks exchange runs
+    LookBackMemory exchange;
 
     std::string describe() const;
     int64_t blocks() const { return grid.batches * grid.row_groups * tuning.chunks; }
@@ -37,7 +36,7 @@ struct ElementPass {
     template <typename Params>
     void launch(const Params& params, void* stream) const {
         if (kernel == nullptr) return;
-        clear.run(params.grid.records, stream);
+        exchange.clear().run(params.grid.records, stream);
         cuda::launch(kernel, shape, stream, params);
     }
 };

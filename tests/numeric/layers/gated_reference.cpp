@@ -149,6 +149,24 @@ std::vector<GatedProblem> aligned() {
     return problems;
 }
 
+// Few rows of many steps, whose chunks look back on a GPU, in groups of 16 with channels innermost and of 128 with time
+// innermost; factors beyond 1, whose chunks walk in turn; chunks with and without all channels.
+std::vector<GatedProblem> few_rows() {
+    std::vector<GatedProblem> problems;
+    for (const char* line :
+         {"mingru f32 b1 t36000 c2 no-bias state-in state-out", "rglru bf16 b1 t17000 c66 no-bias limit1000",
+          "minlstm f16 b2 t2200 c34 state-in", "gilr f32 BCT b1 t540000 c1 no-bias state-out",
+          "hgrn bf16 BCT b1 t540672 c2 state-in", "qrnn f64 b1 t9000 c3 reverse reset state-in state-out",
+          "decay-value f32 b1 t3000 c40 growing no-bias state-in state-out",
+          "decay-value bf16 BCT b1 t8192 c3 growing no-bias state-out",
+          "decay-exp f32 BCT b1 t4500 c2 growing reset reverse", "decay-value f16 b1 t2100 c66 growing sequences9",
+          "rglru f32 b1 t2500 c33 sequences5 state-in limit1000", "mingru f32 b1 t2500 c33 invariant"})
+        problems.push_back(gated_problem_of(std::string("gated ") + line));
+    return problems;
+}
+
+INSTANTIATE_TEST_SUITE_P(GatedFewRows, GatedCases, testing::ValuesIn(cases_on(gated_kernel_targets(), few_rows())),
+                         name_of_gated_case);
 INSTANTIATE_TEST_SUITE_P(GatedPairs, GatedCases, testing::ValuesIn(cases_on(gated_kernel_targets(), pairs())),
                          name_of_gated_case);
 INSTANTIATE_TEST_SUITE_P(GatedSingle, GatedCases, testing::ValuesIn(cases_on(gated_targets(), singles())),

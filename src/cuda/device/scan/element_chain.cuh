@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a thread of element_scan.cuh finds the combination of all steps before its own: look-back (look_back.cuh) over
+// How a thread of a scan of elements finds the combination of all steps before its own: look-back (look_back.cuh) over
 // runs of elements.
 //
 // A thread brings the run of its steps, which is their combination. The runs of lanes, then of warps, are combined in
-// the order of time into the chunk's run, which is its summary; the carry into a link is the run of everything before
-// it. One thread of a row combines what is before the chunk and leaves it in shared memory for the others, since an
-// element may take many registers and its operator long.
+// the order of time into the chunk's run, which is its summary; the carry into a link is the run of everything
+// before the link. One thread of a row combines what is before the chunk and leaves it in shared memory for the others,
+// since an element may take many registers and its operator long.
 //
-// Only runs of steps that exist are combined: there is no identity and no padding, and the operator need not commute.
+// An empty run stands for no steps and is never combined, so that an operator needs no identity and need not commute.
 #pragma once
 
 #include "cuda/device/exchange/element_words.cuh"
@@ -73,8 +73,8 @@ struct PublishedRuns {
     static __device__ __forceinline__ Stored store(const Run& run) { return run; }
     static __device__ __forceinline__ Run load(const Stored& run) { return run; }
 
-    // How many runs of a kind are published, which is the distance between the words of a run (element_words.cuh),
-    // where each is of 2^log2_chunks chunks.
+    // Returns how many runs of 2^log2_chunks chunks are published. The words of a run lie that far apart
+    // (element_words.cuh).
     __device__ __forceinline__ int64_t count_of(int log2_chunks) const {
         return (g.by_sequence != 0 ? g.chunks : ((g.chunks - 1) >> log2_chunks) + 1) * row_places;
     }
@@ -132,8 +132,9 @@ struct ElementChain : LookBackPlace<ElementGrid> {
     __device__ __forceinline__ R find_before(const R& mine, bool wanted, Done&& done) const {
         const R through = scan_lanes<false>(mine);
         R before = Runs::none();
+        // The launch before clears the memory that runs are published in, and the next launch must not find it at work.
+        if (at.chunks > 1 || cut.by_sequence != 0) ptx::wait_for_launch_before();
         if (at.chunks > 1) {
-            ptx::wait_for_launch_before();  // the launch before clears the memory that runs are published in
             look_back(wanted, done);
             if (!wanted) return before;
             before = carries()[at.row_in_block];
@@ -186,8 +187,8 @@ struct ElementChain : LookBackPlace<ElementGrid> {
         for (int w = 1; w < at.warps_in_time; ++w) runs.append(run, totals()[(w << at.log2_rows) + row]);
         return run;
     }
-    // Publishes the chunk's runs, and finds the runs before it. One thread works for each row; it is in the second half
-    // of the block where that half has a thread for every row.
+    // Publishes the chunk's runs, and finds the runs before it. Thread half + r works for row r, and where there are
+    // more than `half` rows, thread r - half for row r.
     template <typename Done>
     __device__ __forceinline__ void look_back(bool wanted, Done&& done) const {
         const int row = static_cast<int>(threadIdx.x) ^ half;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Look-back: how chunks of a row that run side by side find what is before them, for kernels of any monoid
-// (linear/look_back.cuh, element_chain.cuh).
+// (look_back_carries.cuh, element_chain.cuh).
 //
 // A chunk's summary is the combination of its steps. Chunks are gathered in groups of 2^log2_group_chunks, groups in
-// links of 2^log2_link_groups. A chunk publishes its summary. The last chunk of a group publishes the group's total in
-// its place, without waiting for what is before the link. A chunk combines the totals of the earlier groups of its link
-// and the summaries of the earlier chunks of its group, and appends them to the carry into its link, which the last
-// chunk of the link before published. So only the carries of links are found one after another. With rows enough a
-// group and a link are one chunk.
+// links of 2^log2_link_groups. A chunk that does not end a group publishes its summary. One that ends a group publishes
+// the group's total instead, without waiting for what is before the link, or, where it ends a link, the carry into the
+// next link. The last chunk of a row publishes nothing. A chunk combines the totals of the earlier groups of its link
+// and the summaries of the earlier chunks of its group, and appends them to the carry into its link. So only the
+// carries of links are found one after another. With rows enough a group has one chunk and a link has one group.
 //
 // The decoupled look-back of single-pass prefix sums combines whatever earlier blocks have published so far. Here the
 // place of a chunk fixes what it combines, and in which tree, so that the bits do not depend on which block is ready
@@ -15,11 +15,12 @@
 #pragma once
 
 #include "cuda/device/ptx/barrier.cuh"
+#include "math/number.h"
 
 namespace flashscan::cuda {
 
-// A block's place among the chunks, groups and links of its rows, and what it publishes. Cut, which is what the kernel
-// was launched with, has log2_group_chunks and log2_link_groups.
+// A block's place among the chunks, groups and links of its rows, and what it publishes. Cut is the type of the
+// kernel's arguments, which have log2_group_chunks and log2_link_groups.
 template <typename Cut>
 struct LookBackPlace {
     const Cut& cut;
@@ -47,7 +48,8 @@ struct LookBackPlace {
     __device__ __forceinline__ bool publishes_summary() const { return !last() && !last_of_group(); }
     __device__ __forceinline__ bool publishes_total() const { return last_of_group() && !last_of_link() && !last(); }
     __device__ __forceinline__ bool publishes_carry() const { return last_of_link() && !last(); }
-    // Returns the place at which chunk, group or link k publishes its value of a row, among the values of its kind.
+    // Returns where the summary of chunk k, the total of group k or the carry into link k lies, among those of its
+    // kind.
     __device__ __forceinline__ int64_t place(uint32_t k, int row) const {
         return (static_cast<int64_t>(first + k) * row_groups + row_group << log2_rows) + row;
     }
@@ -55,12 +57,12 @@ struct LookBackPlace {
 
 // The combinations of what earlier chunks of the group and earlier groups of the link have published. The first half of
 // a block's threads combines ("folds") totals of groups, the second half summaries of chunks. Several threads take a
-// row, and each folds a run of neighbours; shuffles combine the runs that lie in one warp, and what is left goes to
-// shared memory.
+// row, and each folds consecutive values; shuffles combine what the lanes of a warp have, and what is left goes to
+// shared memory. Where chunks are gathered in groups, a block has at most half as many rows as threads.
 //
 // Runs has what is combined and how it is exchanged:
 //     Run, Stored                    the combination of some steps, in registers and in shared memory
-//     unrolled                       of how many values the code of a thread's loop is repeated
+//     unrolled                       how often a thread's loop over values is unrolled
 //     Run none()                     the combination of no steps
 //     void append(Run& left, const Run& right)    left becomes left o right
 //     Run shuffle(const Run&, int lane)
@@ -75,8 +77,8 @@ struct EarlierChunks {
     const LookBackPlace<Cut>& at;
     const Runs& runs;
     Stored* folds;  // [parts left after a warp's tree][rows]: of totals, then of summaries
-    // The rows among which threads are shared out: 2^log2_rows or, since it decides in which order summaries are
-    // combined, more, of which some do not exist.
+    // Threads are shared out among 2^log2_rows rows. These may be more than the block has, so that the order of
+    // combination does not depend on the block; threads of rows that do not exist fold nothing.
     int log2_rows;
 
     // Folds, and calls publish_total(row) in a thread of the second half for each row, if this chunk publishes its
