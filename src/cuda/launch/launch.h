@@ -13,7 +13,7 @@
 namespace flashscan::cuda {
 
 struct LaunchShape {
-    dim3 blocks;
+    dim3 blocks{0};   // none, so that CUDA refuses to launch a shape that nothing has settled
     int threads = 0;  // threads of a block
     int shared_bytes = 0;
     bool overlaps = false;     // programmatic dependent launch: it may begin before the launch ahead of it has ended
