@@ -95,13 +95,10 @@ struct GatedFamily {
 // A plan settles these for each pass.
 struct RankPlan {
     MessagePlaces message, chunk;
-    // The launches of its kernels, without a call's pointers.
-    RankSummaryParams summary;
-    RankCloseParams close;
-    RankEnterParams enter;
-    const void* summarise = nullptr;
-    LaunchShape summarise_shape, close_shape, enter_shape;
-    bool has_carry = false;  // whether the kernel of one GPU starts from a carry of other ranks
+    SettledLaunch<RankSummaryParams> summarise;  // none without chunks
+    SettledLaunch<RankCloseParams> close;
+    SettledLaunch<RankEnterParams> enter;  // none where neither a carry nor a state before this rank is wanted
+    bool has_carry = false;                // whether the kernel of one GPU starts from a carry of other ranks
     // Places in scratch.
     size_t records = 0, sent = 0, received = 0, carry = 0, before = 0, inner = 0, bytes = 0;
 };
@@ -140,8 +137,8 @@ class Ranks final : public Family::Kernel {
         std::string text = is_wavefront(Pass::forward) && is_wavefront(Pass::backward) ? "" : inner_->describe() + "; ";
         text += fmt::format("rank {} of {}", ranks_.rank, ranks_.size);
         for (const Pass pass : passes)
-            text += "; carries " +
-                    wavefront_.describe(pass, fmt::format("from summaries of {} chunks", plan(pass).summary.chunks));
+            text += "; carries " + wavefront_.describe(pass, fmt::format("from summaries of {} chunks",
+                                                                         plan(pass).summarise.params.chunks));
         return text;
     }
     size_t scratch_bytes(Pass pass) const override { return alone() ? inner_->scratch_bytes(pass) : plan(pass).bytes; }
@@ -225,10 +222,10 @@ class Ranks final : public Family::Kernel {
         RankPlan& to = plan(pass);
         const bool map = !is_wavefront(pass), backward = pass == Pass::backward;
         // The last rank's steps lead to no other rank.
-        to.summary.chunks = map && place(pass) != ranks_.size - 1 ? chunks() : 0;
+        const int64_t of_row = to.summarise.params.chunks = map && place(pass) != ranks_.size - 1 ? chunks() : 0;
         Workspace scratch;
         to.message = book(1, map, backward);
-        to.chunk = book(to.summary.chunks, true, false);
+        to.chunk = book(of_row, true, false);
         to.records = scratch.book(Extent(to.chunk.bytes, "SCRATCH"));
         const bool gathers = map || backward;
         to.sent = scratch.book(gathers ? Extent(to.message.bytes, "SCRATCH") : Extent());
@@ -242,7 +239,7 @@ class Ranks final : public Family::Kernel {
         RankPlan& to = plan(pass);
         const bool backward = pass == Pass::backward;
         const Strides& source = backward ? p_.grad_output : p_.input;
-        RankSummaryParams& s = to.summary;
+        RankSummaryParams& s = to.summarise.params;
         s.gate = view_of(p_.gate, size_of(p_.gate_dtype));
         s.source = view_of(source, size_of(p_.dtype));
         s.offsets = offsets_of(p_, nullptr);
@@ -258,10 +255,12 @@ class Ranks final : public Family::Kernel {
         const LaunchShape row_threads = threads_in_blocks(s.rows, rank_threads),
                           row_warps = blocks_of(ceil_div<int64_t>(s.rows, rank_warps), rank_threads);
         const bool time_inner = p_.channels <= few_channels || (p_.time > 1 && source.time < source.channels);
-        to.summarise = kernels_.summarise[time_inner ? 1 : 0][backward ? 1 : 0];
-        to.summarise_shape = time_inner ? row_warps : row_threads;
-        to.summarise_shape.blocks.y = static_cast<unsigned>(s.chunks);
-        RankCloseParams& c = to.close;
+        if (s.chunks > 0) to.summarise.kernel = kernels_.summarise[time_inner ? 1 : 0][backward ? 1 : 0];
+        to.summarise.shape = time_inner ? row_warps : row_threads;
+        to.summarise.shape.blocks.y = static_cast<unsigned>(s.chunks);
+        to.close.kernel = kernels_.close;
+        to.close.shape = row_warps;
+        RankCloseParams& c = to.close.params;
         c.rows = s.rows;
         c.channels = p_.channels;
         c.time = p_.time;
@@ -271,8 +270,7 @@ class Ranks final : public Family::Kernel {
         c.states = view_of(Family::state_strides(p_), size_of(p_.dtype));
         c.offsets = s.offsets;
         c.reverse = p_.direction == Direction::reverse ? 1 : 0;
-        to.close_shape = row_warps;
-        RankEnterParams& e = to.enter;
+        RankEnterParams& e = to.enter.params;
         e.message_step = static_cast<int64_t>(to.message.bytes);
         e.rows = s.rows;
         e.channels = p_.channels;
@@ -287,7 +285,8 @@ class Ranks final : public Family::Kernel {
         }
         e.group_channels = is_wavefront(pass) ? wavefront_.slices(pass).group_channels : int64_t{p_.channels};
         to.has_carry = !is_wavefront(pass) && place(pass) != 0;
-        to.enter_shape = row_threads;
+        if (to.has_carry || e.before >= 0) to.enter.kernel = kernels_.enter;
+        to.enter.shape = row_threads;
     }
 
     // Returns the number of chunks of a row. It depends on the time alone, so that other rows change no bits.
@@ -311,7 +310,7 @@ class Ranks final : public Family::Kernel {
         const bool backward = pass == Pass::backward;
         char* const base = static_cast<char*>(b.scratch);
         const auto aligned = [](const View& view) { return is_multiple(view.data, 16); };
-        RankSummaryParams s = of.summary;
+        RankSummaryParams s = of.summarise.params;
         point(s.gate, b.gate);
         point(s.source, backward ? b.grad_output : b.input);
         s.reset = p_.has_reset ? b.reset : nullptr;
@@ -319,15 +318,15 @@ class Ranks final : public Family::Kernel {
         if (!aligned(s.gate)) s.gate_vectors = 0;
         if (!aligned(s.source)) s.source_vectors = 0;
         s.chunk = of.chunk.at(base + of.records);
-        if (s.chunks > 0) launch(of.summarise, of.summarise_shape, stream, s);
-        RankCloseParams c = of.close;
+        of.summarise.run(s, stream);
+        RankCloseParams c = of.close.params;
         c.chunk = s.chunk;
         c.to = of.message.at(base + of.sent);
         c.start = backward ? b.grad_state_out : b.state_in;
         point(c.states, Family::states(b));
         c.state_in = b.state_in;
         c.offsets.data = b.seq_offsets;
-        launch(kernels_.close, of.close_shape, stream, c);
+        of.close.run(c, stream);
     }
 
     // All-gathers the messages, and finds the carry into the own steps and, backward, the state before them.
@@ -335,11 +334,11 @@ class Ranks final : public Family::Kernel {
         const RankPlan& of = plan(pass);
         char* const base = static_cast<char*>(b.scratch);
         gather(ranks_, base + of.sent, base + of.received, of.message.bytes, stream);
-        RankEnterParams e = of.enter;
+        RankEnterParams e = of.enter.params;
         e.first = of.message.at(base + of.received);
         e.carry = of.has_carry ? base + of.carry : nullptr;
         e.before_to = base + of.before;
-        if (of.has_carry || e.before >= 0) launch(kernels_.enter, of.enter_shape, stream, e);
+        of.enter.run(e, stream);
     }
 
     Problem p_;

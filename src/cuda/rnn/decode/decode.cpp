@@ -16,7 +16,6 @@ class Step final : public RnnKernel {
           shape_(shape),
           device_(device),
           has_vectors_(problem.head_dim % 8 == 0),
-          params_(settle_params(problem, shape)),
           shared_(settle_launch(RnnStepWay::shared)),
           aligned_(settle_launch(shape.way)) {
         allow_shared_memory(shared_.kernel, device_);
@@ -33,7 +32,7 @@ class Step final : public RnnKernel {
 
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        RnnStepParams params = params_;
+        RnnStepParams params = shared_.params;
         params.input = b.input;
         params.weight = b.weight;
         params.bias = b.bias;
@@ -42,22 +41,18 @@ class Step final : public RnnKernel {
         point(params.states, b);
         params.aligned = static_cast<int32_t>(has_vectors_ && lie_aligned(params.states));
         params.whole = static_cast<int32_t>(has_vectors_ && is_multiple(b.weight, 16));
-        const KernelLaunch& of = params.aligned != 0 && params.whole != 0 ? aligned_ : shared_;
-        launch(of.kernel, of.shape, stream, params);
+        (params.aligned != 0 && params.whole != 0 ? aligned_ : shared_).run(params, stream);
     }
     void backward(const RnnBuffers&, void*) const override {}  // plans of it are not for training
 
   private:
-    struct KernelLaunch {
-        const void* kernel;
-        LaunchShape shape;
-    };
-    KernelLaunch settle_launch(RnnStepWay way) const {
+    SettledLaunch<RnnStepParams> settle_launch(RnnStepWay way) const {
         LaunchShape shape =
             blocks_of(shape_.blocks, way == RnnStepWay::matrix ? shape_.matrix_threads : shape_.threads);
         shape.shared_bytes = way == RnnStepWay::shared ? shape_.shared_bytes : 0;
         shape.cooperative = p_.pooled();
-        return {rnn_step_kernel(p_.dtype, p_.weight_dtype, p_.cell, p_.pooled(), way), shape};
+        return {rnn_step_kernel(p_.dtype, p_.weight_dtype, p_.cell, p_.pooled(), way), shape,
+                settle_params(p_, shape_)};
     }
     static RnnStepParams settle_params(const RnnProblem& p, const RnnStepShape& shape) {
         const int64_t state_size = size_of(state_dtype(p.dtype));
@@ -82,9 +77,8 @@ class Step final : public RnnKernel {
     RnnProblem p_;
     RnnStepShape shape_;
     int device_;
-    bool has_vectors_;               // whether rows of R and of the states may lie in whole words of 16 bytes
-    RnnStepParams params_;           // without a call's pointers
-    KernelLaunch shared_, aligned_;  // the second one where R and the states lie in whole words of 16 bytes
+    bool has_vectors_;  // whether rows of R and of the states may lie in whole words of 16 bytes
+    SettledLaunch<RnnStepParams> shared_, aligned_;  // the second one where R and the states lie in such words
 };
 
 std::string refuse(const RnnProblem& p, const Options& options) {

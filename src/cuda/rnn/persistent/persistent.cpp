@@ -59,7 +59,7 @@ class Persistent final : public RnnKernel {
         f.weights = edges_.pack_weights(b, base + forward_weights_, stream);
         f.arrivals = reinterpret_cast<uint32_t*>(base + forward_arrivals_);
         if (s_.padded != p_.head_dim) clear(f.p.factors, 3 * factor_bytes_, stream);
-        run(forward_launch_, f, stream);
+        forward_launch_.run(f, stream);
     }
 
     void backward(const RnnBuffers& b, void* stream) const override {
@@ -86,7 +86,7 @@ class Persistent final : public RnnKernel {
         }
         for (f.end = p_.time; f.end > 0; f.end = f.first) {
             f.first = sums_weights ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
-            run(backward_launch_, f, stream);
+            backward_launch_.run(f, stream);
             if (sums_weights) chunk_.finish(base, f.end - f.first, f.end < p_.time, stream);
         }
         edges_.store_grad_bias(b, f.p.bias_sums, stream);
@@ -95,11 +95,12 @@ class Persistent final : public RnnKernel {
 
   private:
     // The launch of a pass, whose parameters lack a call's pointers.
-    struct TeamLaunch {
-        const void* kernel = nullptr;
-        LaunchShape shape;
-        RnnPersistentParams params;
+    struct TeamLaunch : SettledLaunch<RnnPersistentParams> {
         size_t arrival_bytes = 0;
+        void run(const RnnPersistentParams& of_call, void* stream) const {
+            clear(of_call.arrivals, arrival_bytes, stream);
+            SettledLaunch::run(of_call, stream);
+        }
     };
 
     TeamLaunch settle(Pass pass, std::string& refusal) const {
@@ -177,10 +178,6 @@ class Persistent final : public RnnKernel {
         RnnPersistentParams f = of.params;
         f.p = edges_.common(b);
         return f;
-    }
-    static void run(const TeamLaunch& of, const RnnPersistentParams& f, void* stream) {
-        clear(f.arrivals, of.arrival_bytes, stream);
-        launch(of.kernel, of.shape, stream, f);
     }
 
     RnnProblem p_;
