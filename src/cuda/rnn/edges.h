@@ -29,6 +29,8 @@ class RnnEdges {
 
     // Returns extents, strides and the arguments that forward and backward share.
     RnnParams common(const RnnBuffers& b) const;
+    // Returns the limit of the gradients that pass R; infinite where they are not clipped.
+    double clip() const { return params_.clip; }
     // Enqueues the search for the sequence of every t and returns `memory`, which receives it; null when not packed.
     const int64_t* find_sequences(const RnnBuffers& b, void* memory, void* stream) const;
     // Copies the states of rows without steps from `from`, or zeros where it is null, to `to`, which may be null.

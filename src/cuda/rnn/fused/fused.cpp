@@ -123,7 +123,7 @@ class Fused final : public RnnKernel {
         if (!refusal.empty()) return;
         settle(backward_, backward_.teams.kernel->depth / static_cast<int>(s_.gates));
         backward_.params.input_words = static_cast<int32_t>(p_.head_dim % 2 == 0);
-        backward_.params.clip = static_cast<float>(edges_.common({}).clip);
+        backward_.params.clip = static_cast<float>(edges_.clip());
         // Steps of the factors, in whole chunks.
         const Extent steps = p_.packed() ? round_up(p_.time, s_.chunk_steps) : s_.chunk_steps;
         bias_sum_bytes_ = bytes_of(p_.counts().biases * p_.state_rows() * p_.width(), s_.wide);
@@ -159,8 +159,7 @@ class Fused final : public RnnKernel {
     struct FusedPass {
         LoadedTeams teams;
         RnnFusedParams params;
-        RnnFusedWeightParams order_weights;
-        LaunchShape order_shape;
+        RnnEdgeLaunch<RnnFusedWeightParams> order_weights;
         Workspace scratch;
         size_t weights = 0, ring = 0;
     };
@@ -168,24 +167,25 @@ class Fused final : public RnnKernel {
     void settle(FusedPass& pass, int period) const {
         const LoadedTeams& t = pass.teams;
         const RnnFusedKernel& k = *t.kernel;
-        pass.order_weights = {nullptr,
-                              nullptr,
-                              static_cast<int32_t>(s_.gates),
-                              static_cast<int32_t>(p_.heads),
-                              static_cast<int32_t>(p_.head_dim),
-                              t.blocks,
-                              k.row_gates,
-                              k.groups,
-                              k.unit_warps,
-                              k.parts,
-                              k.planes,
-                              k.tiles,
-                              k.steps,
-                              period,
-                              static_cast<int32_t>(k.scatters)};
+        pass.order_weights.kernel = order_weights_;
+        pass.order_weights.params = {nullptr,
+                                     nullptr,
+                                     static_cast<int32_t>(s_.gates),
+                                     static_cast<int32_t>(p_.heads),
+                                     static_cast<int32_t>(p_.head_dim),
+                                     t.blocks,
+                                     k.row_gates,
+                                     k.groups,
+                                     k.unit_warps,
+                                     k.parts,
+                                     k.planes,
+                                     k.tiles,
+                                     k.steps,
+                                     period,
+                                     static_cast<int32_t>(k.scatters)};
         // The ordered weights, in words of 16 bytes.
         const int64_t words = p_.heads * t.blocks * k.product_threads * k.planes * k.tiles * k.steps;
-        pass.order_shape = threads_in_blocks(words, rnn_fused_weight_block);
+        pass.order_weights.shape = threads_in_blocks(words, rnn_fused_weight_block);
         pass.weights = pass.scratch.book(static_cast<size_t>(words) * 16);
         pass.ring = pass.scratch.book(t.ring_bytes);
         pass.params.offsets = offsets_of(p_, nullptr);
@@ -205,10 +205,7 @@ class Fused final : public RnnKernel {
         f.weights = base + pass.weights;
         f.ring = base + pass.ring;
         fill_ring(pass.teams, f.ring, stream);
-        RnnFusedWeightParams order = pass.order_weights;
-        order.from = b.weight;
-        order.to = base + pass.weights;
-        cuda::launch(order_weights_, pass.order_shape, stream, order);
+        pass.order_weights.run(b.weight, base + pass.weights, stream);
         return f;
     }
     static void launch(const FusedPass& pass, const RnnFusedParams& f, void* stream) {
