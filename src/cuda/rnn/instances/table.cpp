@@ -3,6 +3,7 @@
 #include "cuda/rnn/instances/table.h"
 
 #include "core/error.h"
+#include "cuda/launch/by_dtype.h"
 
 namespace flashscan::cuda {
 
@@ -18,10 +19,9 @@ RnnWeightKernels rnn_f16_f32();
 RnnWeightKernels rnn_f64_f64();
 
 const RnnDataKernels& rnn_data_kernels(Dtype dtype) {
-    static const RnnDataKernels table[] = {rnn_f32(), rnn_bf16(), rnn_f16(), rnn_f64()};
-    for (const RnnDataKernels& entry : table)
-        if (entry.dtype == dtype) return entry;
-    fail(Code::internal_error, "no CUDA kernels for recurrent networks in {}", name_of(dtype));
+    static const std::pair<Dtype, RnnDataKernels> table[] = {
+        {Dtype::f32, rnn_f32()}, {Dtype::bf16, rnn_bf16()}, {Dtype::f16, rnn_f16()}, {Dtype::f64, rnn_f64()}};
+    return of_dtype(dtype, table);
 }
 
 const RnnWeightKernels& rnn_weight_kernels(Dtype dtype, Dtype weight_dtype) {
