@@ -20,8 +20,7 @@ constexpr double sent_us = 20;            // from the end of a group to its stat
 constexpr double peer_us = 10;            // through the memory of the GPUs
 constexpr double sent_bytes = 215e3;      // bytes a microsecond
 constexpr double group_us = 3;            // from one group of a wavefront to the next
-// Two groups of no more blocks than these run at once: 16 for each of the 132 multiprocessors of an H200.
-constexpr double filling_blocks = 16 * 132;
+constexpr double filling_blocks = 16 * filled_multiprocessors;  // two groups of no more blocks run at once
 
 double all_gather_us(int32_t ranks, double bytes) {
     return gather_us + further_rank_us * (ranks - 2) + (ranks - 1) * bytes / gathered_bytes;

@@ -16,6 +16,10 @@
 
 namespace flashscan {
 
+// The multiprocessors that groups are made large enough to fill: those of an H200. It is a constant and asks no device,
+// because ranks may have different ones and must cut alike.
+inline constexpr int64_t filled_multiprocessors = 132;
+
 // Groups have at least so many rows. Where there are more than few_groups of them, they have four times as many: over
 // two H200s 8 groups of a linear recurrence were the best of 4, 8 and 16 for 8192, 16384 and 32768 rows.
 inline constexpr int64_t least_group_rows = 1024, few_groups = 8;

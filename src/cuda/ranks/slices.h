@@ -15,10 +15,6 @@
 
 namespace flashscan::cuda {
 
-// The multiprocessors that groups are made large enough to fill: those of an H200. It is a constant and asks no device,
-// because ranks may have different ones and must cut alike.
-inline constexpr int64_t filled_multiprocessors = 132;
-
 struct RowSlice {
     int64_t batch = 0, batches = 0, channel = 0, channels = 0;
     int64_t first_state = 0, states = 0;  // of the states of channels, group by group
