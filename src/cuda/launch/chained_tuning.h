@@ -10,10 +10,12 @@
 
 namespace flashscan::cuda {
 
+inline constexpr int64_t sector_bytes = 32;  // Memory is read and written in sectors of so many bytes.
+
 // The properties of a problem that the choice depends on. Rows are counted per batch entry.
 struct ChainedShape {
     int64_t batches = 0, rows = 0, time = 0;
-    bool shares_sectors = false;  // columns: whether warps side by side store to the same 32-byte sectors of memory
+    bool shares_sectors = false;  // columns: whether warps side by side store to the same sectors of memory
     int64_t sequences = 0;        // packed sequences of a row
     int skew = 0;                 // rows: the most steps between the start of a row's first 16-byte vector and the row
     // Where warps of a block share gates, the logarithm of how many; `batches`, or `rows` where they have neighbouring

@@ -17,8 +17,6 @@
 namespace flashscan::cuda {
 namespace {
 
-constexpr int64_t sector_bytes = 32;
-
 // Names what a launch computes.
 enum class ChainedUse {
     scan,           // OUTPUT
