@@ -4,9 +4,10 @@
 // numbers_chained_backward.cuh for it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
-#include <optional>
 
+#include "cuda/launch/alignment.h"
 #include "cuda/launch/chained_tuning.h"
 #include "cuda/launch/launch.h"
 #include "cuda/operators/instances/table.h"
@@ -85,15 +86,10 @@ class ChainedLaunch {
     }
     // Whether a call's arrays lie as the kernel needs; null ones do.
     bool takes(std::initializer_list<const void*> arrays) const {
-        std::optional<uintptr_t> first;
-        for (const void* array : arrays) {
-            const auto address = reinterpret_cast<uintptr_t>(array);
-            if (array == nullptr) continue;
-            if (address % static_cast<uintptr_t>(access_) != 0) return false;
-            if (time_inner_ && first && (*first - address) % 16 != 0) return false;
-            first = address;
-        }
-        return true;
+        const auto* const first =
+            std::find_if(arrays.begin(), arrays.end(), [](const void* x) { return x != nullptr; });
+        return are_multiples(arrays, access_) &&
+               (!time_inner_ || first == arrays.end() || lie_alike(*first, arrays, 16));
     }
     // The parameters of a call but for its pointers.
     const NumberChainParams& params() const { return params_; }
