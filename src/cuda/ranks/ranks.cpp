@@ -14,7 +14,8 @@
 #include "cuda/launch/rank_threads.h"
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/launch/view_of.h"
-#include "cuda/ranks/params.h"
+#include "cuda/ranks/families.h"
+#include "cuda/ranks/rank_plan.h"
 #include "cuda/ranks/table.h"
 #include "cuda/ranks/wave.h"
 
@@ -26,82 +27,6 @@ constexpr int64_t least_chunk_steps = 256, most_chunks = 1024;
 // With at most so many channels a warp takes each row by itself (summarise_time), since few lanes would read
 // neighbours.
 constexpr int64_t few_channels = 8;
-
-// The places of a message, and of the summaries of chunks, which are messages too. A message may lack the map, which is
-// the product and the sum, and the edge.
-struct MessagePlaces {
-    bool map = false, has_edge = false;
-    size_t product = 0, sum = 0, marks = 0, edge = 0, bytes = 0;
-    RankMessage at(char* base) const {
-        RankMessage to;
-        if (map) to.product = base + product, to.sum = base + sum;
-        to.marks = reinterpret_cast<uint8_t*>(base + marks);
-        if (has_edge) to.edge = base + edge;
-        return to;
-    }
-};
-
-// The bytes that a summary reads, and that a pass reads and writes, for a step of a row.
-struct Traffic {
-    double summary, pass;
-};
-
-// What differs between families.
-struct LinearFamily {
-    using Problem = LinearProblem;
-    using Buffers = LinearBuffers;
-    using Kernel = LinearKernel;
-    static constexpr bool gathers = true;  // whether there are kernels that sum up steps
-    static Dtype gate_dtype(const LinearProblem& p) { return p.gate_dtype; }
-    static int64_t state_bytes(const LinearProblem& p) { return size_of(state_dtype(p.dtype)); }
-    static const void* states(const Buffers& b) { return b.output; }
-    static Strides state_strides(const LinearProblem& p) { return p.output; }
-    static Traffic traffic(const LinearProblem& p, Pass pass) {
-        const auto data = static_cast<double>(size_of(p.dtype));
-        const double gate = p.gate_broadcast != 0 ? 0 : static_cast<double>(size_of(p.gate_dtype));
-        return {data + gate, pass == Pass::forward ? 2 * data + gate : 3 * data + 2 * gate};
-    }
-    static void check_steps(const LinearProblem&, const Communicator&, std::span<const int64_t>) {}
-};
-
-struct GatedFamily {
-    using Problem = GatedProblem;
-    using Buffers = GatedBuffers;
-    using Kernel = GatedKernel;
-    static constexpr bool gathers = false;
-    static Dtype gate_dtype(const GatedProblem& p) { return p.dtype; }  // only messages of summaries have gates
-    static int64_t state_bytes(const GatedProblem& p) { return size_of(state_dtype(p.dtype)); }
-    static const void* states(const GatedBuffers& b) { return b.states(); }
-    static Strides state_strides(const GatedProblem& p) { return p.hides_state() ? p.reserve : p.output; }
-    static Traffic traffic(const GatedProblem& p, Pass pass) {
-        const auto data = static_cast<double>(size_of(p.dtype)), gate = static_cast<double>(size_of(p.gate_dtype));
-        const double read =
-            (1 + p.parts.has_input_gate() + p.parts.has_output_gate()) * data + (1 + p.parts.has_second_gate()) * gate;
-        // Forward writes OUTPUT and maybe h; backward reads h and the gradient of OUTPUT, and has a gradient for all it
-        // read.
-        return {0, pass == Pass::forward ? read + (1 + p.hides_state()) * data : 2 * read + 2 * data};
-    }
-    // With GATED_FLAG_FIRST_STEP the first rank must have a step. Otherwise no rank would know whether its own first
-    // step is the first of the sequence.
-    static void check_steps(const GatedProblem& p, const Communicator& ranks, std::span<const int64_t> steps) {
-        const int32_t first = ranks.place(0, p.direction);
-        const bool any = std::any_of(steps.begin(), steps.end(), [](int64_t n) { return n > 0; });
-        if (p.parts.first_step && any && steps[static_cast<size_t>(first)] == 0)
-            fail(Code::unsupported,
-                 "rank {} has no steps; with GATED_FLAG_FIRST_STEP the first rank to compute needs one", first);
-    }
-};
-
-// A plan settles these for each pass.
-struct RankPlan {
-    MessagePlaces message, chunk;
-    SettledLaunch<RankSummaryParams> summarise;  // none without chunks
-    SettledLaunch<RankCloseParams> close;
-    SettledLaunch<RankEnterParams> enter;  // none where neither a carry nor a state before this rank is wanted
-    bool has_carry = false;                // whether the kernel of one GPU starts from a carry of other ranks
-    // Places in scratch.
-    size_t records = 0, sent = 0, received = 0, carry = 0, before = 0, inner = 0, bytes = 0;
-};
 
 template <typename Family>
 class Ranks final : public Family::Kernel {
