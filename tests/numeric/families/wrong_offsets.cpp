@@ -188,7 +188,9 @@ TEST(WrongOffsetsLayers, StayInsideInGatedLayers) {
         for (const char* rest :
              {"bf16 BTC t100 c33 sequences5", "f32 BCT t1000 c3 sequences40 reverse", "f32 BTC t700 c64 sequences9",
               "f16 BCT t333 c17 sequences3 offsets-i32 reset", "f64 BTC t257 c5 sequences8 reverse",
-              "bf16 BTC t12 c64 sequences11", "f32 BTC t6 c5 sequences7 offsets-i32"}) {
+              "bf16 BTC t12 c64 sequences11", "f32 BTC t6 c5 sequences7 offsets-i32",
+              "f32 BTC t700 c40 sequences9 invariant reset", "bf16 BCT t9000 c3 sequences40 invariant reset reverse",
+              "f32 BTC t6 c5 sequences7 invariant"}) {
             const GatedProblem p = gated_problem_of("gated bwd b1 " + std::string(layer) + " " + rest +
                                                     " state-in state-out caller-scratch");
             expect_to_stay_inside(p, [&](const Plan& plan, const GatedData& data, const Call& forward) {

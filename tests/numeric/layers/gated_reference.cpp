@@ -244,8 +244,9 @@ TEST_P(GatedSequences, HaveTheBitsOfOneAlone) {
         }
         const GatedOutcome single = run_gated(alone, target, one, {}, Guard::end);
         require(single);
-        for (const int32_t id : {FLASHSCAN_ARG_OUTPUT + 0, FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE,
-                                 FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT, FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_IN})
+        for (const int32_t id :
+             {FLASHSCAN_ARG_OUTPUT + 0, FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE, FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT,
+              FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_IN, FLASHSCAN_ARG_STATE_OUT + 0})
             EXPECT_TRUE(single[id] == part(id, all[id])) << "sequence " << s.state << " argument " << id;
     }
 }
@@ -258,7 +259,7 @@ std::vector<GatedProblem> invariant() {
           "qrnn bf16 b1 t1100 c4 sequences5 reverse", "minlstm f32 BCT b1 t9000 c2 sequences5 reset",
           "gilr bf16 BCT b1 t7000 c3 sequences2", "hgrn f64 b1 t300 c34 sequences17",
           "decay-value f32 b1 t400 c40 growing sequences4", "decay-exp f32 BCT b1 t6000 c2 growing sequences7 reverse"})
-        problems.push_back(gated_problem_of(std::string("gated state-in threads7 invariant ") + line));
+        problems.push_back(gated_problem_of(std::string("gated state-in state-out threads7 invariant ") + line));
     return problems;
 }
 
