@@ -14,10 +14,10 @@
 //            3. Lanes compute the slopes step by step, and store the gradients.
 // Sums       The gradients of PARAM and BIAS are sums over batch and time. A block adds those of its lanes and warps in
 //            order and stores one number for each channel; edges.cuh adds the numbers of blocks in order.
-// Bytes      Every element of the named arrays moves once, h of a lane's first step twice; 8 bytes for each pack of V
-//            channels and chunk.
+// Bytes      Every element of the named arrays moves once, h of a lane's first step twice, beside what chunks exchange
+//            (scan.cuh).
 // Bound      As forward.cuh.
-// Sync       One to three __syncthreads in a block; carries between blocks as in scan.cuh.
+// Sync       As in scan.cuh, and a __syncthreads for parameters of channels and for sums each.
 // Limits     None where Plain is false.
 #pragma once
 
@@ -33,7 +33,7 @@ struct GatedBackward {
     using Tile = GatedTile<Shape, Plain>;
     using Elements = typename Tile::Elements;
     using Values = typename Tile::Values;
-    using Scan = GatedScan<Shape, Plain>;
+    using Scan = GatedScan<Shape, Plain, Plain && Parts::bounded>;
     using Channels = GatedChannels<Shape>;
     using D = Formula<R, false, !Parts::has_root>;  // the numbers for the decay and its scale
     using F = Formula<R, false, true>;
@@ -165,7 +165,7 @@ struct GatedBackward {
         const bool far = form_factors(x, rate, bias, a, kept);
         form_sources(x, g);
         if (!t.whole) t.leave_out(a, g);
-        scan.template run<Plain && Parts::bounded>(a, g, far);
+        scan.run(a, g, far);
         leave_states(a, g);
         if (!t.whole) t.leave_out(a, g);
         Gradients to;

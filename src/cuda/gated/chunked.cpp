@@ -138,8 +138,10 @@ class Chunked final : public GatedKernel {
         s.grid = blocks_of(params.chunks * p_.batch * params.groups, s.pass->threads);
         params.by_columns = divisor_of(static_cast<uint32_t>(p_.batch * params.groups));
         params.by_groups = divisor_of(static_cast<uint32_t>(params.groups));
-        // A chain of carries is slow where chunks start before the chunks before them have ended.
-        if (params.chunks > 1 && (batch_invariant_ || p_.batch * params.groups < chain_blocks))
+        // The chunks of few rows start before earlier ones have ended, and a chain of carries would be slow.
+        // BATCH_INVARIANT must not ask how many rows there are.
+        if (params.by_sequence != 0 ||
+            (params.chunks > 1 && (batch_invariant_ || p_.batch * params.groups < chain_blocks)))
             params.log2_group_chunks = params.log2_link_groups =
                 log2_group_chunks(s.pass->warps, s.pass->warp_channels / s.pass->lane_channels);
         const int64_t carries_words = book(s, pass);
@@ -155,7 +157,7 @@ class Chunked final : public GatedKernel {
         int64_t chunks;
         int log2_group_chunks, log2_link_groups;
     };
-    // Returns the words of a chain's carries.
+    // Books what chunks exchange, and sums. Returns the words of a chain's carries, 0 where chunks look back.
     int64_t book(Settled& s, Pass pass) const {
         Workspace workspace;
         const int64_t number = size_of(state_dtype(p_.dtype)), words = ceil_div(s.pass->lane_channels * number, 8);

@@ -10,8 +10,8 @@
 //            2. The chunk is scanned (scan.cuh).
 //            3. Lanes compute y and store it.
 // Order      Block indices run through all channels of a chunk before the next chunk.
-// Bytes      Every element of the named arrays moves once; 8 bytes for each pack of V channels and chunk.
-// Sync       One or two __syncthreads in a block; carries between blocks as in scan.cuh.
+// Bytes      Every element of the named arrays moves once, beside what chunks exchange (scan.cuh).
+// Sync       As in scan.cuh, and a __syncthreads for parameters of channels.
 // Limits     None where Plain is false; tile.cuh says what Plain takes.
 // Bound      The least time is that of a copy of the named arrays. With three arrays in 16 bits, an H200 can issue
 //            about 50 instructions for every 32 elements in that time, so lanes handle pairs of elements and keep what
@@ -29,7 +29,7 @@ struct GatedForward {
     using Tile = GatedTile<Shape, Plain>;
     using Elements = typename Tile::Elements;
     using Values = typename Tile::Values;
-    using Scan = GatedScan<Shape, Plain>;
+    using Scan = GatedScan<Shape, Plain, Plain && Parts::bounded>;
     using Channels = GatedChannels<Shape>;
     static constexpr int L = Shape::L, V = Shape::V;
     struct Shared {
@@ -65,7 +65,7 @@ struct GatedForward {
         const bool far = form_maps(x, rate, bias, a, b);
         take_states(a, b);
         if (!t.whole) t.leave_out(a, b);
-        scan.template run<Plain && Parts::bounded>(a, b, far);
+        scan.run(a, b, far);
         finish(b);
     }
 

@@ -25,10 +25,10 @@ struct GatedParams {
     int64_t time = 0, channels = 0, groups = 0, batches = 0;  // a group is the neighbouring channels of a block
     int32_t log2_time_warps = 0;                              // log2 of the warps of a block that follow in time
     int64_t chunks = 0;             // of a row, or the most that all packed sequences may have
-    int64_t packs = 0;              // a pack is the neighbouring channels of a lane
+    int64_t packs = 0;              // of a batch entry; a pack is the V neighbouring channels of a lane
     Divisor by_columns, by_groups;  // divide by batches * groups, and by groups
-    // The carries into every chunk but the first, [slot - 1][batch][pack], in words of 8 bytes; where chunks look back,
-    // that is where log2_group_chunks is not 0, what they publish (device/scan/look_back.cuh).
+    // What chunks publish, in words of 8 bytes. If log2_group_chunks is 0, the carries into every chunk but the first,
+    // [slot - 1][batch][pack]; else they look back (device/scan/look_back.cuh).
     void *records = nullptr, *totals = nullptr, *carries = nullptr;
     int32_t log2_group_chunks = 0, log2_link_groups = 0;
     void* sums = nullptr;  // partial sums of the gradients of PARAM and BIAS, [batch][slot][2][channel]

@@ -21,10 +21,12 @@
 //            and what the chunk publishes is the carry after it.
 // Sequences  With BATCH_INVARIANT each packed sequence is cut into chunks from the first step of its walk, so that its
 //            bits do not depend on the sequences beside it; some blocks have no chunk.
-// Bytes      A block publishes and reads a carry for each pack of channels, or a map and some more.
+// Bytes      A block publishes one carry or map for each pack of channels. Where chunks look back, it reads a carry
+//            and the maps of the earlier chunks of its group and of the earlier groups of its link.
 // Progress   Blocks wait for blocks of lower index only.
-// Sync       One __syncthreads, and one for each warp where warps walk in turn, three more where chunks look back. A
-//            carry shows by its own words whether it has arrived (device/exchange/published_values.cuh).
+// Sync       One __syncthreads; one more for each warp where warps walk in turn; where chunks look back, up to one more
+//            and a barrier of each half of the block. What is published shows by its own words whether it has arrived
+//            (device/exchange/published_values.cuh).
 #pragma once
 
 #include "cuda/device/ptx/lane_maps.cuh"
@@ -34,8 +36,8 @@
 
 namespace flashscan::cuda {
 
-// The maps of a lane's V channels as a monoid of chained scans. Where Cuts is false, no step is cut off from the one
-// before, and a map that gives a carry whatever is before it has a factor of 0.
+// The maps of a lane's V channels as a monoid of chained scans. Without Cuts no step is cut off from the one before,
+// and no map stands for a known carry.
 template <typename R, int V, bool Cuts>
 struct GatedMonoid {
     struct Wide {
@@ -43,18 +45,22 @@ struct GatedMonoid {
     };
     struct Map {
         R a[V], x[V];
-        bool cut;  // whether x does not depend on the carry
+        bool cut;  // whether the map gives x whatever carry enters it
     };
     struct alignas(2 * V * sizeof(R) < 16 ? 2 * V * sizeof(R) : 16) Record {
         R a[V], x[V];
     };
 
-    static __device__ __forceinline__ Map identity() { return cut_to({}, R(1), false); }
-    static __device__ __forceinline__ Map cut_to(const Wide& carry, R a = R(0), bool cut = Cuts) {
+    static __device__ __forceinline__ Map identity() {
+        Map m = cut_to({});
+        m.cut = false;
+        return m;
+    }
+    static __device__ __forceinline__ Map cut_to(const Wide& carry) {
         Map m;
-        m.cut = cut;
+        m.cut = true;
 #pragma unroll
-        for (int v = 0; v < V; ++v) m.a[v] = a, m.x[v] = carry.of[v];
+        for (int v = 0; v < V; ++v) m.a[v] = R(1), m.x[v] = carry.of[v];
         return m;
     }
     static __device__ __forceinline__ R apply(const Map& m, int v, R carry) {
@@ -102,7 +108,7 @@ struct GatedMonoid {
 struct GatedChunk {
     uint32_t slot, chunk, chunks;
 };
-// How chunks look back; all warps of a block then follow each other in time.
+// How chunks look back. Where there are several chunks, all warps of a block follow each other in time.
 template <typename Chain>
 __device__ __forceinline__ Chain gated_chain(const GatedParams& p, typename Chain::Shared& shared,
                                              const GatedChunk& of) {
@@ -119,22 +125,22 @@ template <typename Chain>
 __device__ __noinline__ typename Chain::Wide gated_look_back(const GatedParams& p, typename Chain::Shared& shared,
                                                              GatedChunk of, int warp_time, int row, bool speaks) {
     const Chain chain = gated_chain<Chain>(p, shared, of);
-    Words<typename Chain::Wide> nothing;
-    chain.ask_for_link(row, false, nothing);
     chain.publish();
     chain.fold_earlier();
-    const auto carry = chain.enter_link(row, warp_time == 0 && speaks, nothing, typename Chain::Wide{});
+    const auto carry = chain.enter_link(row, warp_time == 0 && speaks, typename Chain::Wide{});
+    __syncwarp();  // the wait leaves lanes diverged
     bool owed = false;
     return chain.advance(row, warp_time, speaks, carry, owed);
 }
 
-template <typename Shape, bool Plain>
+// Bounded: products of the factors of the layer never leave the range of numbers.
+template <typename Shape, bool Plain, bool Bounded>
 struct GatedScan {
     using R = typename Shape::R;
     using Tile = GatedTile<Shape, Plain>;
     using Values = typename Tile::Values;
     static constexpr int L = Shape::L, V = Shape::V;
-    using Monoid = GatedMonoid<R, V, !Plain>;
+    using Monoid = GatedMonoid<R, V, !Plain || !Bounded>;
     using Map = typename Monoid::Map;
     using Carries = typename Monoid::Wide;
     static constexpr int lanes = Shape::by_time ? 1 : 32;  // packs of channels of a warp
@@ -149,9 +155,8 @@ struct GatedScan {
 
     __device__ __forceinline__ GatedScan(const Tile& tile, Shared& of_block)
         : t(tile), shared(of_block), place(place_of_carries()) {
-        if (looks_back()) ptx::wait_for_launch_before();  // the launch before clears the memory that is published in
         if (!takes()) return;
-        ptx::wait_for_launch_before();
+        ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
         ask_for_value(t.p.carries, place, known);
     }
     // Whether this lane publishes for its pack, if its warp does.
@@ -160,16 +165,15 @@ struct GatedScan {
 
     // A chain of carries from chunk to chunk.
     __device__ __forceinline__ bool takes() const { return !looks_back() && t.chunk > 0 && t.channels > 0; }
-    // Chunks that look back wait for the packs of channels that do not exist, too.
+    // Where chunks look back, later ones wait for all packs of a block, also for those without channels.
     __device__ __forceinline__ bool hands() const { return t.chunk + 1 < t.chunks && (looks_back() || t.channels > 0); }
-    // The carries into the lane's chunk are published at this place, those into the next chunk at a distance from it.
-    // For Plain problems both are below 2^31.
+    // The place of the carry into this chunk; that of the next chunk is step_of_carries() further. For Plain problems
+    // both are below 2^31.
     __device__ __forceinline__ Place place_of_carries() const {
         return (Place(t.slot) - 1) * step_of_carries() + t.batch * Place(t.p.packs) + Place(t.channel) / V;
     }
     __device__ __forceinline__ Place step_of_carries() const { return Place(t.p.batches) * Place(t.p.packs); }
 
-    // Chunks that look back; all warps of a block then follow each other in time.
     __device__ __forceinline__ bool looks_back() const { return t.p.log2_group_chunks > 0; }
     __device__ __forceinline__ GatedChunk chunk_of_launch() const { return {t.slot, t.chunk, t.chunks}; }
     __device__ __forceinline__ Chain look_back() const { return gated_chain<Chain>(t.p, shared, chunk_of_launch()); }
@@ -179,7 +183,7 @@ struct GatedScan {
         if (takes()) return await_value<Carries>(t.p.carries, place, known);
         if (!looks_back()) return {};
         const Chain chain = look_back();
-        return t.chunk > 0 ? chain.carry_into_chunk(pack()) : chain.enter_link(pack(), speaks(), known, Carries{});
+        return t.chunk > 0 ? chain.carry_into_chunk(pack()) : chain.enter_link(pack(), speaks(), Carries{});
     }
     // Publishes the carry into the next chunk.
     __device__ __forceinline__ void hand_on(const Carries& carry) const {
@@ -226,9 +230,9 @@ struct GatedScan {
     }
 
     // Turns the maps of all steps into h or g of all steps. `far` tells that products of the lane's factors may leave
-    // the range of numbers, which they never do if Bounded.
-    template <bool Bounded>
+    // the range of numbers.
     __device__ __forceinline__ void run(const Values& a, Values& b, bool far) const {
+        if (looks_back()) ptx::wait_for_launch_before();  // the launch before clears the memory that is published in
         Map through;
         through.cut = false;
 #pragma unroll

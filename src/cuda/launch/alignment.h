@@ -15,11 +15,15 @@ inline bool is_multiple(const void* address, int64_t bytes) {
 inline bool are_multiples(std::initializer_list<const void*> addresses, int64_t bytes) {
     return std::all_of(addresses.begin(), addresses.end(), [&](const void* x) { return is_multiple(x, bytes); });
 }
-// Whether all of them lie at the same place relative to multiples of `bytes` as `first`; null pointers do not count.
+// Whether all of them lie at the same place relative to multiples of `bytes`, and as `first` where it is given; null
+// pointers do not count.
 inline bool lie_alike(const void* first, std::initializer_list<const void*> others, int64_t bytes) {
     const auto place = [&](const void* x) { return reinterpret_cast<uintptr_t>(x) % static_cast<uintptr_t>(bytes); };
-    return std::all_of(others.begin(), others.end(),
-                       [&](const void* x) { return x == nullptr || place(x) == place(first); });
+    for (const void* const x : others) {
+        if (first == nullptr) first = x;
+        if (x != nullptr && place(x) != place(first)) return false;
+    }
+    return true;
 }
 
 }  // namespace flashscan::cuda

@@ -59,8 +59,8 @@ void launch(const void* kernel, const LaunchShape& shape, void* stream, const Pa
     check(cudaLaunchKernelExC(&launched.config, kernel, arguments), "launching a kernel");
 }
 
-// A launch as a plan settles it: a call copies the parameters, fills in its pointers and runs it. Without a kernel or
-// blocks there is none.
+// A launch as a plan settles it: a call copies the parameters, fills in its pointers and runs it. Without a kernel, or
+// if its shape has no blocks, there is none; a shape that nothing has settled fails.
 template <typename Params>
 struct SettledLaunch {
     const void* kernel = nullptr;
@@ -68,7 +68,8 @@ struct SettledLaunch {
     Params params;
 
     void run(const Params& of_call, void* stream) const {
-        if (kernel != nullptr && shape.blocks.x != 0) launch(kernel, shape, stream, of_call);
+        if (kernel == nullptr || (shape.blocks.x == 0 && shape.threads > 0)) return;
+        launch(kernel, shape, stream, of_call);
     }
 };
 

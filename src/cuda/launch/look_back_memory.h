@@ -39,7 +39,7 @@ class LookBackMemory {
         to.totals = memory + totals_;
         to.carries = memory + carries_;
     }
-    // The launch before, which sets the bits of the memory from `records` on; none without memory.
+    // The launch that fills this memory with ones before the kernel; it does nothing if there is none.
     const ClearLaunch& clear() const { return clear_; }
 
   private:

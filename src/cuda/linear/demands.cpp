@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds what linear kernels demand of problems and of the tensors of a call. Where a problem does not have it, a
-// sentence says so.
+// What linear kernels demand of problems and of a call's tensors, and the sentences for those that do not meet it.
 #include <fmt/format.h>
 
 #include <vector>

@@ -86,10 +86,7 @@ class ChainedLaunch {
     }
     // Whether a call's arrays lie as the kernel needs; null ones do.
     bool takes(std::initializer_list<const void*> arrays) const {
-        const auto* const first =
-            std::find_if(arrays.begin(), arrays.end(), [](const void* x) { return x != nullptr; });
-        return are_multiples(arrays, access_) &&
-               (!time_inner_ || first == arrays.end() || lie_alike(*first, arrays, 16));
+        return are_multiples(arrays, access_) && (!time_inner_ || lie_alike(nullptr, arrays, 16));
     }
     // The parameters of a call but for its pointers.
     const NumberChainParams& params() const { return params_; }

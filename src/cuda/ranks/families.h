@@ -7,6 +7,7 @@
 
 #include "core/backend.h"
 #include "core/communicator.h"
+#include "core/error.h"
 
 namespace flashscan::cuda {
 

@@ -4,7 +4,8 @@
 // (device/exchange/published_values.cuh), so that there are no flags and no fences. Every lane applies the folds to
 // the carry into the link, so that no barrier follows the wait for it.
 //
-// A Monoid is as chained_rows.cuh has it, with
+// A Monoid has Wide, Map, Record, identity, compose, apply, shuffle_map, to_record and to_map (chained_rows.cuh),
+// cut_to(carry), which is the map that gives `carry` whatever enters it, and
 //
 //     withholds(params, map)   whether a summary or total is published late: once the carry after it is right, as the
 //                              map that gives that carry, whatever is before it (linear/in_order.cuh)
@@ -122,8 +123,10 @@ struct LookBack : LookBackPlace<Params> {
     // chunk may thus overwrite the memory of the edge.
     __device__ __forceinline__ Wide enter_link(int row, bool speaks, const Words<Wide>& known, Wide initial) const {
         if (chunk > 0) return await_value<Wide>(p.carries, place(link(), row), known);
-        if (speaks) publish_value(p.carries, place(0, row), initial);
-        return initial;
+        return leave_edge(row, speaks, initial);
+    }
+    __device__ __forceinline__ Wide enter_link(int row, bool speaks, Wide initial) const {
+        return chunk > 0 ? carry_into_link(row) : leave_edge(row, speaks, initial);
     }
 
     // Composes what the earlier groups of the link and the earlier chunks of the group have published, and publishes
@@ -163,6 +166,10 @@ struct LookBack : LookBackPlace<Params> {
     }
 
   private:
+    __device__ __forceinline__ Wide leave_edge(int row, bool speaks, Wide initial) const {
+        if (speaks) publish_value(p.carries, place(0, row), initial);
+        return initial;
+    }
     // Under BATCH_INVARIANT log2_fold_rows makes the rows among which threads are shared out equally many for every
     // tile.
     template <typename F>

@@ -32,7 +32,7 @@ class Step final : public RnnKernel {
 
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        RnnStepParams params = shared_.params;
+        RnnStepParams params = shared_.params;  // those of aligned_ are the same
         params.input = b.input;
         params.weight = b.weight;
         params.bias = b.bias;
