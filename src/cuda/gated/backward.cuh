@@ -26,14 +26,14 @@
 
 namespace flashscan::cuda {
 
-template <typename Shape, typename Parts, bool Plain>
+template <typename Shape, typename Parts, bool Plain, bool FewRows>
 struct GatedBackward {
     using X = typename Shape::X;
     using R = typename Shape::R;
     using Tile = GatedTile<Shape, Plain>;
     using Elements = typename Tile::Elements;
     using Values = typename Tile::Values;
-    using Scan = GatedScan<Shape, Plain, Plain && Parts::bounded>;
+    using Scan = GatedScan<Shape, Plain, FewRows, Plain && Parts::bounded>;
     using Channels = GatedChannels<Shape>;
     using D = Formula<R, false, !Parts::has_root>;  // the numbers for the decay and its scale
     using F = Formula<R, false, true>;
@@ -372,10 +372,10 @@ struct GatedBackward {
     }
 };
 
-template <typename Shape, typename Parts, bool Plain>
+template <typename Shape, typename Parts, bool Plain, bool FewRows>
 __global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, Plain>)
     gated_backward(const __grid_constant__ GatedParams p) {
-    using Pass = GatedBackward<Shape, Parts, Plain>;
+    using Pass = GatedBackward<Shape, Parts, Plain, FewRows>;
     __shared__ typename Pass::Shared shared;
     const Pass pass{p, typename Pass::Tile(p)};
     if constexpr (!Plain)

@@ -18,6 +18,8 @@ namespace flashscan::cuda {
 namespace {
 
 constexpr int64_t most_plain = int64_t{1} << 30;  // plain problems have fewer steps, channels and words of carries
+// With so many groups of channels side by side a chain of carries is fast enough.
+constexpr int64_t chain_groups = 24;
 constexpr int edge_threads = 256, sum_threads = 1024, sum_channels = 32;
 
 // Every tensor of a kernel.
@@ -104,7 +106,8 @@ class Chunked final : public GatedKernel {
     // A plan settles this for each pass: its kernels, their arguments but for pointers, and offsets in SCRATCH.
     struct Settled {
         const GatedPass* pass = nullptr;
-        // `plain` is null where no call is plain (gated/tile.cuh), `named` also where the layer has no named kernel.
+        // `plain` is null where no call is plain (gated/tile.cuh), `named` also where the layer has no named kernel and
+        // where chunks look back.
         const void *named = nullptr, *plain = nullptr;
         std::array<bool, tensors.size()> strides_are_plain{};
         GatedParams params;
@@ -141,13 +144,13 @@ class Chunked final : public GatedKernel {
         // The chunks of few rows start before earlier ones have ended, and a chain of carries would be slow.
         // BATCH_INVARIANT must not ask how many rows there are.
         if (params.by_sequence != 0 ||
-            (params.chunks > 1 && (batch_invariant_ || p_.batch * params.groups < chain_blocks)))
+            (params.chunks > 1 && (batch_invariant_ || p_.batch * params.groups < chain_groups)))
             params.log2_group_chunks = params.log2_link_groups =
                 log2_group_chunks(s.pass->warps, s.pass->warp_channels / s.pass->lane_channels);
         const int64_t carries_words = book(s, pass);
         if (plain_refusal_.empty() && carries_words < most_plain) {
-            s.plain = s.pass->plain;
-            s.named = named_kernel(s.pass->named, p_.parts);
+            s.plain = s.looks_back() ? s.pass->few_rows : s.pass->plain;
+            if (!s.looks_back()) s.named = named_kernel(s.pass->named, p_.parts);
             for (size_t i = 0; i < tensors.size(); ++i) s.strides_are_plain[i] = are_plain(params.*tensors[i], *s.pass);
         }
         s.grid.overlaps = s.clear && can_overlap(s.pass->general, device_);

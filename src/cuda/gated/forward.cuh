@@ -23,13 +23,13 @@
 
 namespace flashscan::cuda {
 
-template <typename Shape, typename Parts, bool Plain>
+template <typename Shape, typename Parts, bool Plain, bool FewRows>
 struct GatedForward {
     using R = typename Shape::R;
     using Tile = GatedTile<Shape, Plain>;
     using Elements = typename Tile::Elements;
     using Values = typename Tile::Values;
-    using Scan = GatedScan<Shape, Plain, Plain && Parts::bounded>;
+    using Scan = GatedScan<Shape, Plain, FewRows, Plain && Parts::bounded>;
     using Channels = GatedChannels<Shape>;
     static constexpr int L = Shape::L, V = Shape::V;
     struct Shared {
@@ -136,10 +136,10 @@ struct GatedForward {
     }
 };
 
-template <typename Shape, typename Parts, bool Plain>
+template <typename Shape, typename Parts, bool Plain, bool FewRows>
 __global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, Plain>)
     gated_forward(const __grid_constant__ GatedParams p) {
-    using Pass = GatedForward<Shape, Parts, Plain>;
+    using Pass = GatedForward<Shape, Parts, Plain, FewRows>;
     __shared__ typename Pass::Shared shared;
     const Pass pass{p, typename Pass::Tile(p)};
     if (!Plain && pass.t.length == 0)          // the slot has no chunk

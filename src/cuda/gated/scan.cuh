@@ -120,7 +120,7 @@ __device__ __forceinline__ Chain gated_chain(const GatedParams& p, typename Chai
             Chain::warps};
 }
 // Returns the carry into a warp, and publishes what later chunks need. All threads of a block call it. It is not
-// inlined, so that kernels of many rows have no registers for it.
+// inlined, so that a kernel that also has chains of carries has no registers for it.
 template <typename Chain>
 __device__ __noinline__ typename Chain::Wide gated_look_back(const GatedParams& p, typename Chain::Shared& shared,
                                                              GatedChunk of, int warp_time, int row, bool speaks) {
@@ -133,14 +133,16 @@ __device__ __noinline__ typename Chain::Wide gated_look_back(const GatedParams& 
     return chain.advance(row, warp_time, speaks, carry, owed);
 }
 
-// Bounded: products of the factors of the layer never leave the range of numbers.
-template <typename Shape, bool Plain, bool Bounded>
+// FewRows: whether chunks look back. Of a problem that is not Plain its arguments say so, and there is one kernel for
+// both: a kernel of many rows, which issues instructions all the time, would lose 5 to 20 % by the registers that
+// look-back takes. Bounded: products of the factors of the layer never leave the range of numbers.
+template <typename Shape, bool Plain, bool FewRows, bool Bounded>
 struct GatedScan {
     using R = typename Shape::R;
     using Tile = GatedTile<Shape, Plain>;
     using Values = typename Tile::Values;
     static constexpr int L = Shape::L, V = Shape::V;
-    using Monoid = GatedMonoid<R, V, !Plain || !Bounded>;
+    using Monoid = GatedMonoid<R, V, !Plain || FewRows>;
     using Map = typename Monoid::Map;
     using Carries = typename Monoid::Wide;
     static constexpr int lanes = Shape::by_time ? 1 : 32;  // packs of channels of a warp
@@ -174,7 +176,7 @@ struct GatedScan {
     }
     __device__ __forceinline__ Place step_of_carries() const { return Place(t.p.batches) * Place(t.p.packs); }
 
-    __device__ __forceinline__ bool looks_back() const { return t.p.log2_group_chunks > 0; }
+    __device__ __forceinline__ bool looks_back() const { return Plain ? FewRows : t.p.log2_group_chunks > 0; }
     __device__ __forceinline__ GatedChunk chunk_of_launch() const { return {t.slot, t.chunk, t.chunks}; }
     __device__ __forceinline__ Chain look_back() const { return gated_chain<Chain>(t.p, shared, chunk_of_launch()); }
 

@@ -159,7 +159,7 @@ std::vector<GatedProblem> few_rows() {
           "hgrn bf16 BCT b1 t540672 c2 state-in", "qrnn f64 b1 t9000 c3 reverse reset state-in state-out",
           "decay-value f32 b1 t3000 c40 growing no-bias state-in state-out",
           "decay-value bf16 BCT b1 t8192 c3 growing no-bias state-out",
-          "decay-exp f32 BCT b1 t4500 c2 growing reset reverse", "decay-value f16 b1 t2100 c66 growing sequences9",
+          "decay-exp f32 BCT b1 t4500 c2 growing reset reverse", "decay-value bf16 b1 t2100 c66 growing sequences9",
           "rglru f32 b1 t2500 c33 sequences5 state-in limit1000", "mingru f32 b1 t2500 c33 invariant",
           "decay-value f32 b1 t36000 c3 growing no-bias", "hgrn f32 b1 t90000 c2 invariant sequences2 state-in",
           "decay-value f32 b1 t9000 c33 growing invariant sequences2 state-in"})

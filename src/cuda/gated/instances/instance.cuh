@@ -11,12 +11,12 @@
 
 namespace flashscan::cuda {
 
-template <typename Shape, typename Parts, bool Plain>
+template <typename Shape, typename Parts, bool Plain, bool FewRows = false>
 const void* gated_kernel_of() {
     if constexpr (Shape::backward)
-        return reinterpret_cast<const void*>(&gated_backward<Shape, Parts, Plain>);
+        return reinterpret_cast<const void*>(&gated_backward<Shape, Parts, Plain, FewRows>);
     else
-        return reinterpret_cast<const void*>(&gated_forward<Shape, Parts, Plain>);
+        return reinterpret_cast<const void*>(&gated_forward<Shape, Parts, Plain, FewRows>);
 }
 
 template <typename Shape, int... layers>
@@ -27,6 +27,7 @@ GatedPass make_gated_pass(std::integer_sequence<int, layers...>) {
     if constexpr (sizeof(typename Shape::R) == 4) {
         ((pass.named[layers] = gated_kernel_of<Shape, NamedParts<layers>, true>()), ...);
         pass.plain = gated_kernel_of<Shape, AnyParts, true>();
+        pass.few_rows = gated_kernel_of<Shape, AnyParts, true, true>();
     }
     pass.general = gated_kernel_of<Shape, AnyParts, false>();
     pass.threads = Shape::threads;

@@ -7,11 +7,11 @@
 
 namespace flashscan::cuda {
 
-// The kernels of a pass in one layout: for plain problems (gated/tile.cuh) one for each named layer and one for any
-// parts, which f64 has not, and one for every problem.
+// The kernels of a pass in one layout: for plain problems (gated/tile.cuh) one for each named layer, one for any parts
+// and one for any parts of few rows, which f64 has not, and one for every problem.
 struct GatedPass {
     const void* named[gated_layer_count] = {};
-    const void *plain = nullptr, *general = nullptr;
+    const void *plain = nullptr, *few_rows = nullptr, *general = nullptr;
     int threads = 0, warps = 0;             // threads and warps of a block
     int warp_steps = 0, warp_channels = 0;  // steps and channels of a warp
     int lane_steps = 0, lane_channels = 0;  // steps and channels of a lane
