@@ -373,7 +373,7 @@ struct GatedBackward {
 };
 
 template <typename Shape, typename Parts, bool Plain, bool FewRows>
-__global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, Plain>)
+__global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, Plain, FewRows>)
     gated_backward(const __grid_constant__ GatedParams p) {
     using Pass = GatedBackward<Shape, Parts, Plain, FewRows>;
     __shared__ typename Pass::Shared shared;

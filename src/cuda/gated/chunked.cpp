@@ -18,8 +18,9 @@ namespace flashscan::cuda {
 namespace {
 
 constexpr int64_t most_plain = int64_t{1} << 30;  // plain problems have fewer steps, channels and words of carries
-// With so many groups of channels side by side a chain of carries is fast enough.
-constexpr int64_t chain_groups = 24;
+// With so many groups of channels side by side a chain of carries is fast enough: for plain kernels, and for the
+// general one, which its instructions bound (bench/results/tried_layers.md).
+constexpr int64_t chain_groups = 24, general_chain_groups = 8;
 constexpr int edge_threads = 256, sum_threads = 1024, sum_channels = 32;
 
 // Every tensor of a kernel.
@@ -106,8 +107,7 @@ class Chunked final : public GatedKernel {
     // A plan settles this for each pass: its kernels, their arguments but for pointers, and offsets in SCRATCH.
     struct Settled {
         const GatedPass* pass = nullptr;
-        // `plain` is null where no call is plain (gated/tile.cuh), `named` also where the layer has no named kernel and
-        // where chunks look back.
+        // `plain` is null where no call is plain (gated/tile.cuh), `named` also where the layer has no named kernel.
         const void *named = nullptr, *plain = nullptr;
         std::array<bool, tensors.size()> strides_are_plain{};
         GatedParams params;
@@ -144,13 +144,16 @@ class Chunked final : public GatedKernel {
         // The chunks of few rows start before earlier ones have ended, and a chain of carries would be slow.
         // BATCH_INVARIANT must not ask how many rows there are.
         if (params.by_sequence != 0 ||
-            (params.chunks > 1 && (batch_invariant_ || p_.batch * params.groups < chain_groups)))
+            (params.chunks > 1 &&
+             (batch_invariant_ ||
+              p_.batch * params.groups < (plain_refusal_.empty() ? chain_groups : general_chain_groups))))
             params.log2_group_chunks = params.log2_link_groups =
                 log2_group_chunks(s.pass->warps, s.pass->warp_channels / s.pass->lane_channels);
         const int64_t carries_words = book(s, pass);
         if (plain_refusal_.empty() && carries_words < most_plain) {
-            s.plain = s.looks_back() ? s.pass->few_rows : s.pass->plain;
-            if (!s.looks_back()) s.named = named_kernel(s.pass->named, p_.parts);
+            const GatedPlainKernels& plain = s.pass->plain[s.looks_back()];
+            s.plain = plain.any;
+            s.named = named_kernel(plain.named, p_.parts);
             for (size_t i = 0; i < tensors.size(); ++i) s.strides_are_plain[i] = are_plain(params.*tensors[i], *s.pass);
         }
         s.grid.overlaps = s.clear && can_overlap(s.pass->general, device_);
@@ -186,7 +189,7 @@ class Chunked final : public GatedKernel {
     // Returns why no call of the problem is plain (gated/tile.cuh); empty where calls with aligned pointers are.
     static std::string why_not_plain(const GatedProblem& p, const GatedPass& pass, bool batch_invariant) {
         const bool by_time = p.layout == Layout::bct;
-        if (pass.plain == nullptr) return "not plain: f64";
+        if (pass.plain[0].any == nullptr) return "not plain: f64";
         // A row may be aligned when it is alone, but not when it is in a batch, and the kernels' bits differ.
         if (batch_invariant) return "not plain: BATCH_INVARIANT";
         if (p.packed()) return "not plain: sequences are packed";

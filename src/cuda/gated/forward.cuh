@@ -137,7 +137,7 @@ struct GatedForward {
 };
 
 template <typename Shape, typename Parts, bool Plain, bool FewRows>
-__global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, Plain>)
+__global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, Plain, FewRows>)
     gated_forward(const __grid_constant__ GatedParams p) {
     using Pass = GatedForward<Shape, Parts, Plain, FewRows>;
     __shared__ typename Pass::Shared shared;

@@ -37,13 +37,14 @@ struct GatedShape {
 };
 
 // Blocks per multiprocessor, for which __launch_bounds__ limits a kernel's registers. Parts that are chosen at run
-// time, and the slopes of a ratio, need more registers.
+// time, the slopes of a ratio and look-back need more registers.
 template <typename Shape, typename Parts>
 constexpr bool gated_takes_registers = !Parts::named || (Parts::is_ratio && Shape::backward);
-template <typename Shape, typename Parts, bool Plain>
-constexpr int gated_resident = !Plain ? (Shape::backward && Shape::V > 1 ? 1 : 2)
-                               : gated_takes_registers<Shape, Parts> && Shape::resident > 2 ? Shape::resident - 1
-                                                                                            : Shape::resident;
+template <typename Shape, typename Parts, bool Plain, bool FewRows>
+constexpr int gated_resident =
+    !Plain                                                                  ? (Shape::backward && Shape::V > 1 ? 1 : 2)
+    : (FewRows || gated_takes_registers<Shape, Parts>)&&Shape::resident > 2 ? Shape::resident - 1
+                                                                            : Shape::resident;
 
 // A lane's elements of a tensor; get(i, v) returns that of step i of the walk and channel v. When two 16-bit elements
 // of a word are set one after the other, the word holds the first as f32 until the second is set.

@@ -19,15 +19,22 @@ const void* gated_kernel_of() {
         return reinterpret_cast<const void*>(&gated_forward<Shape, Parts, Plain, FewRows>);
 }
 
-template <typename Shape, int... layers>
-GatedPass make_gated_pass(std::integer_sequence<int, layers...>) {
+template <typename Shape, bool FewRows, int... layers>
+GatedPlainKernels make_plain_kernels(std::integer_sequence<int, layers...>) {
+    GatedPlainKernels plain;
+    ((plain.named[layers] = gated_kernel_of<Shape, NamedParts<layers>, true, FewRows>()), ...);
+    plain.any = gated_kernel_of<Shape, AnyParts, true, FewRows>();
+    return plain;
+}
+
+template <typename Shape, typename Layers>
+GatedPass make_gated_pass(Layers layers) {
     using Tile = GatedTile<Shape, true>;
     GatedPass pass;
     // f64 has the general kernel alone, which takes up to twice as long: what people run is f32 or 16 bits.
     if constexpr (sizeof(typename Shape::R) == 4) {
-        ((pass.named[layers] = gated_kernel_of<Shape, NamedParts<layers>, true>()), ...);
-        pass.plain = gated_kernel_of<Shape, AnyParts, true>();
-        pass.few_rows = gated_kernel_of<Shape, AnyParts, true, true>();
+        pass.plain[0] = make_plain_kernels<Shape, false>(layers);
+        pass.plain[1] = make_plain_kernels<Shape, true>(layers);
     }
     pass.general = gated_kernel_of<Shape, AnyParts, false>();
     pass.threads = Shape::threads;

@@ -7,11 +7,15 @@
 
 namespace flashscan::cuda {
 
-// The kernels of a pass in one layout: for plain problems (gated/tile.cuh) one for each named layer, one for any parts
-// and one for any parts of few rows, which f64 has not, and one for every problem.
-struct GatedPass {
+// The kernels of plain problems (gated/tile.cuh): one for each named layer, and one for any parts. f64 has none.
+struct GatedPlainKernels {
     const void* named[gated_layer_count] = {};
-    const void *plain = nullptr, *few_rows = nullptr, *general = nullptr;
+    const void* any = nullptr;
+};
+// The kernels of a pass in one layout, and what they have in common.
+struct GatedPass {
+    GatedPlainKernels plain[2];             // [1] for few rows, whose chunks look back
+    const void* general = nullptr;          // for every problem
     int threads = 0, warps = 0;             // threads and warps of a block
     int warp_steps = 0, warp_channels = 0;  // steps and channels of a warp
     int lane_steps = 0, lane_channels = 0;  // steps and channels of a lane
