@@ -18,9 +18,9 @@ namespace flashscan::cuda {
 namespace {
 
 constexpr int64_t most_plain = int64_t{1} << 30;  // plain problems have fewer steps, channels and words of carries
-// With so many groups of channels side by side a chain of carries is fast enough: for plain kernels, and for the
-// general one, which its instructions bound (bench/results/tried_layers.md).
-constexpr int64_t chain_groups = 24, general_chain_groups = 8;
+// With so many groups of channels side by side a chain of carries is fast enough: for plain kernels of each pass, and
+// for the general ones, which their instructions bound (bench/results/tried_layers.md).
+constexpr int64_t forward_chain_groups = 24, backward_chain_groups = 16, general_chain_groups = 8;
 constexpr int edge_threads = 256, sum_threads = 1024, sum_channels = 32;
 
 // Every tensor of a kernel.
@@ -143,10 +143,11 @@ class Chunked final : public GatedKernel {
         params.by_groups = divisor_of(static_cast<uint32_t>(params.groups));
         // The chunks of few rows start before earlier ones have ended, and a chain of carries would be slow.
         // BATCH_INVARIANT must not ask how many rows there are.
+        const int64_t chain_groups = !plain_refusal_.empty() ? general_chain_groups
+                                     : pass == Pass::forward ? forward_chain_groups
+                                                             : backward_chain_groups;
         if (params.by_sequence != 0 ||
-            (params.chunks > 1 &&
-             (batch_invariant_ ||
-              p_.batch * params.groups < (plain_refusal_.empty() ? chain_groups : general_chain_groups))))
+            (params.chunks > 1 && (batch_invariant_ || p_.batch * params.groups < chain_groups)))
             params.log2_group_chunks = params.log2_link_groups =
                 log2_group_chunks(s.pass->warps, s.pass->warp_channels / s.pass->lane_channels);
         const int64_t carries_words = book(s, pass);
