@@ -20,8 +20,8 @@ constexpr double sent_us = 20;            // from the end of a group to its stat
 constexpr double peer_us = 10;            // through the memory of the GPUs
 constexpr double sent_bytes = 215e3;      // bytes a microsecond
 constexpr double group_us = 3;            // from one group of a wavefront to the next
-constexpr double filling_blocks =
-    16 * filled_multiprocessors;  // groups of up to 16 blocks a multiprocessor run two at once
+// Two groups of no more blocks than these run at once.
+constexpr double filling_blocks = 16 * filled_multiprocessors;
 
 double all_gather_us(int32_t ranks, double bytes) {
     return gather_us + further_rank_us * (ranks - 2) + (ranks - 1) * bytes / gathered_bytes;

@@ -160,10 +160,6 @@ class Chunked final : public GatedKernel {
         s.grid.overlaps = s.clear && can_overlap(s.pass->general, device_);
         return s;
     }
-    struct Cut {
-        int64_t chunks;
-        int log2_group_chunks, log2_link_groups;
-    };
     // Books what chunks exchange, and sums. Returns the words of a chain's carries, 0 where chunks look back.
     int64_t book(Settled& s, Pass pass) const {
         Workspace workspace;
@@ -172,8 +168,7 @@ class Chunked final : public GatedKernel {
         Extent into;
         if (s.looks_back()) {
             const Extent packs = p_.batch.named("SCRATCH") * s.params.groups * (s.channels / s.pass->lane_channels);
-            const Cut cut{chunks, s.params.log2_group_chunks, s.params.log2_link_groups};
-            s.exchange = LookBackMemory(cut, s.params.by_sequence != 0, packs,
+            s.exchange = LookBackMemory(s.params, s.params.by_sequence != 0, packs,
                                         8 * ceil_div(2 * s.pass->lane_channels * number, 8), 8 * words, workspace);
             s.clear = s.exchange.clear();
         } else {

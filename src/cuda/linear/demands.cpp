@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What linear kernels demand of problems and of a call's tensors, and the sentences for those that do not meet it.
+// Linear kernels demand this of problems and of a call's tensors; sentences name what does not meet it.
 #include <fmt/format.h>
 
 #include <vector>

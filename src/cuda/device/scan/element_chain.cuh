@@ -27,7 +27,7 @@ FLASHSCAN_HD constexpr int carry_words() {
         return ElementWords<typename Op::Element>::count;
 }
 
-// What the chunks of a scan of elements combine of earlier chunks, for EarlierChunks.
+// PublishedRuns tells EarlierChunks how runs of elements are combined, published and awaited.
 template <typename Op_>
 struct PublishedRuns {
     using Op = Op_;

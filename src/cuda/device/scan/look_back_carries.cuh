@@ -19,7 +19,7 @@
 
 namespace flashscan::cuda {
 
-// What blocks combine of earlier chunks, for EarlierChunks.
+// PublishedMaps tells EarlierChunks how maps are composed and awaited.
 template <typename Monoid, typename Params>
 struct PublishedMaps {
     using Run = typename Monoid::Map;
@@ -38,7 +38,7 @@ struct PublishedMaps {
     }
 };
 
-// What a block does to find its carry. `speaks` is true in the one lane that is elected to publish for a row.
+// A block finds its carry by these functions. `speaks` is true in the one lane that is elected to publish for a row.
 template <typename Monoid, typename Params, int Warps, int MaxRows>
 struct LookBack : LookBackPlace<Params> {
     using Map = typename Monoid::Map;
