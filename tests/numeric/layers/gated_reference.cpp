@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "support/gated_check.h"
+#include "support/lines.h"
 #include "support/pairwise.h"
 
 namespace numeric {
@@ -89,30 +90,16 @@ std::vector<GatedProblem> singles() {
 // Kernels change what they do at these sizes: channels about a vector, a panel and a block; few rows of many steps,
 // which are cut into chunks; many short rows.
 std::vector<GatedProblem> shapes() {
-    std::vector<GatedProblem> problems;
-    for (const char* line : {"rglru f32 b1 t40 c2049 limit1000",
-                             "mingru f64 b1 t30 c1030",
-                             "hgrn f32 b1 t5000 c1 state-in state-out",
-                             "rglru f32 BCT b1 t5000 c2 reset state-in limit1000",
-                             "qrnn bf16 b1 t4100 c9 reverse state-out",
-                             "minlstm f32 BCT b1 t3000 c3 reverse reset",
-                             "rglru f32 b200 t2 c5",
-                             "gilr f32 BCT b70 t9 c3 threads3",
-                             "hgrn f32 b1 t3000 c4 sequences37 state-in state-out",
-                             "hgrn f64 BCT b1 t3000 c4 sequences9 reset",
-                             "rglru f32 b2 t2500 c31 invariant reset limit1000",
-                             "hgrn f32 b1 t3000 c36 sequences37 invariant state-in state-out",
-                             "rglru bf16 BCT b1 t9000 c5 sequences9 invariant reverse reset limit1000",
-                             "decay-value f32 b1 t6000 c1 epilogue-silu state-in",
-                             "decay-exp scale-one-minus f32 BCT b2 t4097 c1",
-                             "rglru f16 b1 t3000 c7 sequences3 param-f32 limit1000",
-                             "hgrn f32 b40 t1 c33 state-in",
-                             "rglru bf16 place-fused b2 t130 c128 limit1000",
-                             "mingru f32 b2 t64 c256 place-misaligned",
-                             "minlstm f32 b1 t2000 c512",
-                             "rglru f32 b1 t2000 c600"})
-        problems.push_back(gated_problem_of(std::string("gated ") + line));
-    return problems;
+    return problems_of(
+        gated_problem_of, "gated ",
+        {"rglru f32 b1 t40 c2049 limit1000", "mingru f64 b1 t30 c1030", "hgrn f32 b1 t5000 c1 state-in state-out",
+         "rglru f32 BCT b1 t5000 c2 reset state-in limit1000", "qrnn bf16 b1 t4100 c9 reverse state-out",
+         "minlstm f32 BCT b1 t3000 c3 reverse reset", "rglru f32 b200 t2 c5", "gilr f32 BCT b70 t9 c3 threads3",
+         "hgrn f32 b1 t3000 c4 sequences37 state-in state-out", "hgrn f64 BCT b1 t3000 c4 sequences9 reset",
+         "rglru f32 b2 t2500 c31 invariant reset limit1000", "decay-value f32 b1 t6000 c1 epilogue-silu state-in",
+         "decay-exp scale-one-minus f32 BCT b2 t4097 c1", "rglru f16 b1 t3000 c7 sequences3 param-f32 limit1000",
+         "hgrn f32 b40 t1 c33 state-in", "rglru bf16 place-fused b2 t130 c128 limit1000",
+         "mingru f32 b2 t64 c256 place-misaligned", "minlstm f32 b1 t2000 c512", "rglru f32 b1 t2000 c600"});
 }
 
 // Aligned and dense rows about and beyond the chunks of a GPU's blocks, which have kernels of their own: each layer
@@ -152,19 +139,19 @@ std::vector<GatedProblem> aligned() {
 // Few rows of many steps, whose chunks look back on a GPU, in groups of 16 with channels innermost and of 128 with time
 // innermost; factors beyond 1, whose chunks walk in turn; chunks with and without all channels.
 std::vector<GatedProblem> few_rows() {
-    std::vector<GatedProblem> problems;
-    for (const char* line :
-         {"mingru f32 b1 t36000 c2 no-bias state-in state-out", "rglru bf16 b1 t17000 c66 no-bias limit1000",
-          "minlstm f16 b2 t2200 c34 state-in", "gilr f32 BCT b1 t540000 c1 no-bias state-out",
-          "hgrn bf16 BCT b1 t540672 c2 state-in", "qrnn f64 b1 t9000 c3 reverse reset state-in state-out",
-          "decay-value f32 b1 t3000 c40 growing no-bias state-in state-out",
-          "decay-value bf16 BCT b1 t8192 c3 growing no-bias state-out",
-          "decay-exp f32 BCT b1 t4500 c2 growing reset reverse", "decay-value bf16 b1 t2100 c66 growing sequences9",
-          "rglru f32 b1 t2500 c33 sequences5 state-in limit1000", "mingru f32 b1 t2500 c33 invariant",
-          "decay-value f32 b1 t36000 c3 growing no-bias", "hgrn f32 b1 t90000 c2 invariant sequences2 state-in",
-          "decay-value f32 b1 t9000 c33 growing invariant sequences2 state-in"})
-        problems.push_back(gated_problem_of(std::string("gated ") + line));
-    return problems;
+    return problems_of(
+        gated_problem_of, "gated ",
+        {"mingru f32 b1 t36000 c2 no-bias state-in state-out", "rglru bf16 b1 t17000 c66 no-bias limit1000",
+         "minlstm f16 b2 t2200 c34 state-in", "gilr f32 BCT b1 t540000 c1 no-bias state-out",
+         "hgrn bf16 BCT b1 t540672 c2 state-in", "qrnn f64 b1 t9000 c3 reverse reset state-in state-out",
+         "decay-value f32 b1 t3000 c40 growing no-bias state-in state-out",
+         "decay-value bf16 BCT b1 t8192 c3 growing no-bias state-out",
+         "decay-exp f32 BCT b1 t4500 c2 growing reset reverse", "decay-value bf16 b1 t2100 c66 growing sequences9",
+         "rglru f32 b1 t2500 c33 sequences5 state-in limit1000", "mingru f32 b1 t2500 c33 invariant",
+         "hgrn f32 b1 t3000 c36 sequences37 invariant state-in state-out",
+         "rglru bf16 BCT b1 t9000 c5 sequences9 invariant reverse reset limit1000",
+         "decay-value f32 b1 t36000 c3 growing no-bias", "hgrn f32 b1 t90000 c2 invariant sequences2 state-in",
+         "decay-value f32 b1 t9000 c33 growing invariant sequences2 state-in"});
 }
 
 INSTANTIATE_TEST_SUITE_P(GatedFewRows, GatedCases, testing::ValuesIn(cases_on(gated_kernel_targets(), few_rows())),
@@ -254,15 +241,13 @@ TEST_P(GatedSequences, HaveTheBitsOfOneAlone) {
 }
 
 std::vector<GatedProblem> invariant() {
-    std::vector<GatedProblem> problems;
-    for (const char* line :
-         {"rglru f32 b9 t700 c3", "mingru f32 BCT b5 t700 c2", "qrnn bf16 b3 t1100 c4",
-          "mingru f32 b1 t700 c70 sequences9", "rglru f16 b1 t900 c300 sequences3 reset limit1000",
-          "qrnn bf16 b1 t1100 c4 sequences5 reverse", "minlstm f32 BCT b1 t9000 c2 sequences5 reset",
-          "gilr bf16 BCT b1 t7000 c3 sequences2", "hgrn f64 b1 t300 c34 sequences17",
-          "decay-value f32 b1 t400 c40 growing sequences4", "decay-exp f32 BCT b1 t6000 c2 growing sequences7 reverse"})
-        problems.push_back(gated_problem_of(std::string("gated state-in state-out threads7 invariant ") + line));
-    return problems;
+    return problems_of(
+        gated_problem_of, "gated state-in state-out threads7 invariant ",
+        {"rglru f32 b9 t700 c3", "mingru f32 BCT b5 t700 c2", "qrnn bf16 b3 t1100 c4",
+         "mingru f32 b1 t700 c70 sequences9", "rglru f16 b1 t900 c300 sequences3 reset limit1000",
+         "qrnn bf16 b1 t1100 c4 sequences5 reverse", "minlstm f32 BCT b1 t9000 c2 sequences5 reset",
+         "gilr bf16 BCT b1 t7000 c3 sequences2", "hgrn f64 b1 t300 c34 sequences17",
+         "decay-value f32 b1 t400 c40 growing sequences4", "decay-exp f32 BCT b1 t6000 c2 growing sequences7 reverse"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Gated, GatedSequences, testing::ValuesIn(cases_on(gated_kernel_targets(), invariant())),

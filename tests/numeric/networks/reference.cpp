@@ -13,6 +13,7 @@
 #include <iterator>
 
 #include "numeric/networks/grid.h"
+#include "support/lines.h"
 #include "support/pairwise.h"
 #include "support/rnn_check.h"
 
@@ -99,18 +100,15 @@ std::vector<RnnProblem> rounded_factors() {
 
 // One step, as in decoding: rows about a tile of them, heads that share a block and that do not, vectors and numbers.
 std::vector<RnnProblem> one_step() {
-    std::vector<RnnProblem> problems;
-    for (const char* line :
-         {"lstm f32 b1 h1 d64 state-out", "lstm bf16 b16 h1 d256 pooled", "gru bf16 b5 h12 d64 weight-f32 reset pooled",
-          "slstm f16 b4 h3 d40 all-states state-out", "elman f32 b16 h2 d200 pooled",
-          "lstm f32 b13 h1 d96 pooled reset", "elman-relu f16 b7 h9 d7 TBGHD no-bias pooled",
-          "gru f32 b3 h1 d33 state-out reset", "lstm bf16 b8 h40 d5",
-          "slstm bf16 b9 h1 d136 weight-f32 pooled all-states", "lstm f32 b17 h1 d16", "mgu bf16 b2 h1 d24 pooled",
-          "lstm bf16 b3 h1 d1000 reset pooled", "lstm f32 b4 h1 d520 state-out", "gru bf16 b2 h1 d600 pooled",
-          "gru f16 b1 h4 d72 weight-f32 state-out", "gru f16 b13 h12 d64 reset pooled",
-          "elman bf16 b6 h1 d1000 no-bias", "slstm f16 b16 h1 d72 all-states state-out"})
-        problems.push_back(rnn_problem_of(std::string("rnn fwd t1 state-in ") + line));
-    return problems;
+    return problems_of(
+        rnn_problem_of, "rnn fwd t1 state-in ",
+        {"lstm f32 b1 h1 d64 state-out", "lstm bf16 b16 h1 d256 pooled", "gru bf16 b5 h12 d64 weight-f32 reset pooled",
+         "slstm f16 b4 h3 d40 all-states state-out", "elman f32 b16 h2 d200 pooled", "lstm f32 b13 h1 d96 pooled reset",
+         "elman-relu f16 b7 h9 d7 TBGHD no-bias pooled", "gru f32 b3 h1 d33 state-out reset", "lstm bf16 b8 h40 d5",
+         "slstm bf16 b9 h1 d136 weight-f32 pooled all-states", "lstm f32 b17 h1 d16", "mgu bf16 b2 h1 d24 pooled",
+         "lstm bf16 b3 h1 d1000 reset pooled", "lstm f32 b4 h1 d520 state-out", "gru bf16 b2 h1 d600 pooled",
+         "gru f16 b1 h4 d72 weight-f32 state-out", "gru f16 b13 h12 d64 reset pooled", "elman bf16 b6 h1 d1000 no-bias",
+         "slstm f16 b16 h1 d72 all-states state-out"});
 }
 
 // Kernels change what they do at these sizes: head dims about a vector, a panel and a piece, batches about a
