@@ -20,7 +20,7 @@ constexpr double sent_us = 20;            // from the end of a group to its stat
 constexpr double peer_us = 10;            // through the memory of the GPUs
 constexpr double sent_bytes = 215e3;      // bytes a microsecond
 constexpr double group_us = 3;            // from one group of a wavefront to the next
-// Two groups of no more blocks than these run at once.
+// The model assumes that two groups run at once if they have no more blocks than this together.
 constexpr double filling_blocks = 16 * filled_multiprocessors;
 
 double all_gather_us(int32_t ranks, double bytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems of tests from lists of their lines.
+// Tests list their problems as lines of text, which problems_of parses with the same words before each line.
 #pragma once
 
 #include <initializer_list>

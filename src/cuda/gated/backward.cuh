@@ -182,7 +182,7 @@ struct GatedBackward {
         return static_cast<R*>(p.sums) + (t.batch * p.chunks + t.slot) * 2 * p.channels + t.channel;
     }
     __device__ __forceinline__ bool writes_sums() const { return t.warp_time == 0 && (!Shape::by_time || t.lane == 0); }
-    // A block whose slot has no chunk calls this in place of run(); its sums are zeros.
+    // A block whose slot has no chunk calls this in place of run(). It stores zeros as its sums, if there are any.
     __device__ __forceinline__ void leave_no_sums() const {
         ptx::wait_for_launch_before();  // the next launch must not find the clearing of memory still at work
         if constexpr (has_sums)

@@ -27,8 +27,9 @@ struct GatedParams {
     int64_t chunks = 0;             // of a row, or the most that all packed sequences may have
     int64_t packs = 0;              // of a batch entry; a pack is the V neighbouring channels of a lane
     Divisor by_columns, by_groups;  // divide by batches * groups, and by groups
-    // Chunks publish there, in words of 8 bytes. If log2_group_chunks is 0, they publish the carries into every chunk
-    // but the first, [slot - 1][batch][pack]; otherwise they look back (device/scan/look_back.cuh).
+    // Chunks publish in these arrays, in words of 8 bytes. If log2_group_chunks is 0, they use `carries` alone, for the
+    // carry into every chunk but the first, [slot - 1][batch][pack]; otherwise they look back
+    // (device/scan/look_back.cuh).
     void *records = nullptr, *totals = nullptr, *carries = nullptr;
     int32_t log2_group_chunks = 0, log2_link_groups = 0;
     void* sums = nullptr;  // partial sums of the gradients of PARAM and BIAS, [batch][slot][2][channel]

@@ -167,7 +167,8 @@ struct GatedScan {
 
     // A chain of carries from chunk to chunk.
     __device__ __forceinline__ bool takes() const { return !looks_back() && t.chunk > 0 && t.channels > 0; }
-    // Chunks that look back wait for all packs of earlier blocks, also for those without channels.
+    // Whether the chunk publishes for a later one. Where chunks look back, it does so for packs without channels too,
+    // since later blocks wait for all packs.
     __device__ __forceinline__ bool hands() const { return t.chunk + 1 < t.chunks && (looks_back() || t.channels > 0); }
     // The place of the carry into this chunk; that of the next chunk is step_of_carries() further. For Plain problems
     // both are below 2^31.

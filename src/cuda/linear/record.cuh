@@ -46,7 +46,8 @@ struct LinearMonoid : Ty {
     static __device__ __forceinline__ bool is_cut(const Map& m) { return m.cut; }
     static __device__ __forceinline__ bool is_finite(const Map& m) { return is_finite_map<Ty>(m); }
     static __device__ __forceinline__ Map cut_to(Wide carry) { return cut_map<Ty>(carry); }
-    // Chunks that look back publish late what overflowed (in_order.cuh).
+    // Chunks that look back publish late each carry that is not finite, and each such map where results take the place
+    // of their source (in_order.cuh).
     static __device__ __forceinline__ bool withholds(const LinearParams& p, const Map& m) {
         return p.in_place != 0 && !is_finite(m);
     }

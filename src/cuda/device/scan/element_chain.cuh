@@ -27,7 +27,7 @@ FLASHSCAN_HD constexpr int carry_words() {
         return ElementWords<typename Op::Element>::count;
 }
 
-// PublishedRuns tells EarlierChunks how runs of elements are combined, published and awaited.
+// PublishedRuns tells EarlierChunks how runs are combined and awaited. ElementChain also publishes through it.
 template <typename Op_>
 struct PublishedRuns {
     using Op = Op_;

@@ -38,7 +38,8 @@ struct PublishedMaps {
     }
 };
 
-// A block finds its carry by these functions. `speaks` is true in the one lane that is elected to publish for a row.
+// A block finds its carry by these functions and publishes what later chunks need. In each warp, `speaks` is true in at
+// most one lane of a row: the one that publishes for the row if its warp does.
 template <typename Monoid, typename Params, int Warps, int MaxRows>
 struct LookBack : LookBackPlace<Params> {
     using Map = typename Monoid::Map;
