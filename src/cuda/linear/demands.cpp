@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file sets the alignment that linear kernels demand of tensors, and tests what they demand of problems. A function
-// whose name ends with _refusal returns why a problem is refused, or an empty string.
+// This file sets the alignment that linear kernels demand of tensors, and tests what they demand of problems. A
+// function whose name ends with _refusal returns why a problem is refused, or an empty string.
 #include <fmt/format.h>
 
 #include <vector>
