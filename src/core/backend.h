@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "core/communicator.h"
+#include "core/cookie.h"
 #include "core/gated_arguments.h"
 #include "core/linear_arguments.h"
 #include "core/operator_arguments.h"
@@ -134,10 +136,10 @@ class Backend {
     // Checks that `arguments` point to this backend's memory, where that costs nothing or options.checks asks for it.
     virtual void check_memory(std::span<const ArgumentSpec> specs, std::span<const Argument> arguments,
                               const Options& options) const = 0;
-    // Write and read the first bytes of RESERVE, in the order of `stream`, where the backend checks RESERVE in this
-    // call. Return false where it does not.
-    virtual bool write_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const = 0;
-    virtual bool read_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const = 0;
+    // Writes what RESERVE begins with, in the order of `stream`, where the backend checks RESERVE.
+    virtual void write_cookie(void* reserve, const Cookie& cookie, const Options& options, void* stream) const = 0;
+    // Reads it, in the order of `stream`; nothing where the backend does not check RESERVE in this call.
+    virtual std::optional<Cookie> read_cookie(const void* reserve, const Options& options, void* stream) const = 0;
     // Copies rows within this backend's memory, in the order of `stream`.
     virtual void copy_rows(const RowCopy& copy, const Options& options, void* stream) const = 0;
     // Copies a tensor to dense memory.

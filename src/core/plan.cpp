@@ -259,17 +259,14 @@ class FamilyPlan final : public Plan {
     }
     void mark_reserve(const Buffers& buffers, void* stream) const {
         if constexpr (has_reserve) {
-            if (!marked(buffers)) return;
-            const Cookie mine = cookie(buffers);
-            backend_->write_cookie(buffers.reserve, &mine, Cookie::bytes, options_, stream);
+            if (marked(buffers)) backend_->write_cookie(buffers.reserve, cookie(buffers), options_, stream);
         }
     }
     void check_reserve(const Buffers& buffers, void* stream) const {
         if constexpr (has_reserve) {
-            Cookie found;
             if (!marked(buffers)) return;
-            if (backend_->read_cookie(&found, buffers.reserve, Cookie::bytes, options_, stream))
-                check_cookie(found, cookie(buffers));
+            if (const auto found = backend_->read_cookie(buffers.reserve, options_, stream))
+                check_cookie(*found, cookie(buffers));
         }
     }
     std::span<const ArgumentSpec> specs(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }

@@ -2,6 +2,7 @@
 #include "cpu/backend.h"
 
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -148,13 +149,13 @@ class CpuBackend final : public Backend {
 
     void check_memory(std::span<const ArgumentSpec>, std::span<const Argument>, const Options&) const override {}
 
-    bool write_cookie(void* to, const void* from, size_t bytes, const Options&, void*) const override {
-        std::memcpy(to, from, bytes);
-        return true;
+    void write_cookie(void* reserve, const Cookie& cookie, const Options&, void*) const override {
+        std::memcpy(reserve, &cookie, Cookie::bytes);
     }
-    bool read_cookie(void* to, const void* from, size_t bytes, const Options&, void*) const override {
-        std::memcpy(to, from, bytes);
-        return true;
+    std::optional<Cookie> read_cookie(const void* reserve, const Options&, void*) const override {
+        Cookie cookie;
+        std::memcpy(&cookie, reserve, Cookie::bytes);
+        return cookie;
     }
 
     void copy_rows(const RowCopy& copy, const Options&, void*) const override {

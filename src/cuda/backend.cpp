@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/planner.h"
 #include "cuda/gated/candidates.h"
+#include "cuda/launch/cookie.h"
 #include "cuda/launch/device_code.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/launch_count.h"
@@ -186,6 +188,10 @@ class CudaBackend final : public Backend {
         if (options.threads != 0) fail(Code::invalid_argument, "threads is {}; a CUDA plan accepts 0", options.threads);
         const char* const checks = std::getenv("FLASHSCAN_CHECK");
         options.checks = checks != nullptr && std::strcmp(checks, "1") == 0;
+        if (options.checks) {
+            const DeviceScope scope(options.device);
+            kernel_attributes(store_cookie_kernel());  // loads it now, since the first call may be captured
+        }
     }
 
     std::span<const LinearCandidate> linear_candidates() const override {
@@ -220,11 +226,15 @@ class CudaBackend final : public Backend {
                     check_pointer(spec, argument, options.device);
     }
 
-    bool write_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const override {
-        return copy_and_wait(to, from, bytes, options, stream, "marking RESERVE");
+    void write_cookie(void* reserve, const Cookie& cookie, const Options& options, void* stream) const override {
+        if (!options.checks) return;
+        const DeviceScope scope(options.device);
+        launch(store_cookie_kernel(), blocks_of(1, cookie_threads), stream, reserve, cookie);
     }
-    bool read_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const override {
-        return copy_and_wait(to, from, bytes, options, stream, "reading RESERVE");
+    std::optional<Cookie> read_cookie(const void* reserve, const Options& options, void* stream) const override {
+        Cookie cookie;
+        if (!copy_and_wait(&cookie, reserve, Cookie::bytes, options, stream, "reading RESERVE")) return {};
+        return cookie;
     }
 
     // One two-dimensional copy, or a copy for each row where the distance between rows is longer than that one takes.
