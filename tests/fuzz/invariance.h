@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One sequence of a problem, and the problem of it alone.
+// Cases of one sequence among others and alone.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "fuzz/problems.h"
+#include "support/one_sequence.h"
 
 namespace fuzz {
 
@@ -25,29 +26,10 @@ inline bool same(const Values& a, const Values& b, bool signs = true) {
     return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0);
 }
 
-// The problem of sequence `s` alone.
-template <typename P>
-P alone(const P& p, const Sequence& s) {
-    P one = p;
-    one.batch = 1;
-    one.time = s.length();
-    one.sequences = p.sequences > 0 ? 1 : 0;
-    return one;
-}
-
 template <typename P>
 Sequence chosen(const P& p, const std::vector<int64_t>& offsets) {
     const std::vector<Sequence> all = sequences_of(p.batch, p.time, offsets);
     return all[static_cast<size_t>(uniform(p.seed, 950, 0) * static_cast<double>(all.size()))];
-}
-
-template <typename P, typename D>
-void cut_masks(const P& p, const Sequence& s, const D& data, D& one) {
-    if (p.sequences > 0) one.offsets = {0, s.length()};
-    if constexpr (requires { data.reset; }) {
-        const auto first = data.reset.begin() + (data.reset.empty() ? 0 : s.batch * p.time + s.begin);
-        one.reset.assign(first, data.reset.empty() ? first : first + s.length());
-    }
 }
 
 inline void report(const Session& session, const Target& target, const char* name, bool equal) {

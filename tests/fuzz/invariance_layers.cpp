@@ -8,40 +8,6 @@ namespace {
 
 using namespace invariance;
 
-enum class Share {
-    steps,
-    state,
-    all  // of parameters, which all sequences share
-};
-
-Share share_of(const GatedProblem&, int32_t id) {
-    switch (id & ~grad) {
-    case FLASHSCAN_ARG_STATE_IN:
-    case FLASHSCAN_ARG_STATE_OUT: return Share::state;
-    case FLASHSCAN_ARG_PARAM:
-    case FLASHSCAN_ARG_BIAS: return Share::all;
-    default: return Share::steps;
-    }
-}
-
-Share share_of(const SelectiveProblem& p, int32_t id) {
-    const int32_t argument = id & ~grad;
-    if (argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT) return Share::state;
-    return has_steps(p, id) ? Share::steps : Share::all;
-}
-
-// What a sequence has of the values of an argument, whose rows lie one after another.
-template <typename P>
-Values cut(const P& p, const Sequence& s, int32_t id, const Values& all) {
-    const Share share = share_of(p, id);
-    if (share == Share::all || all.empty()) return all;
-    const int64_t rows = share == Share::state ? p.state_rows() : p.batch * p.time;
-    const int64_t width = static_cast<int64_t>(all.size()) / rows;
-    const int64_t first = share == Share::state ? s.state : s.batch * p.time + s.begin;
-    const auto begin = all.begin() + first * width;
-    return {begin, begin + (share == Share::state ? 1 : s.length()) * width};
-}
-
 // run(problem, target, data, guard) gives an outcome with its values by their id.
 template <typename P, typename Run>
 void compare_alone(const Session& session, P p, const std::vector<Target>& targets, Run run) {
@@ -52,9 +18,7 @@ void compare_alone(const Session& session, P p, const std::vector<Target>& targe
     const auto data = make_data(p);
     const Sequence s = chosen(p, data.offsets);
     const P q = alone(p, s);
-    auto one = data;
-    for (auto& [id, values] : one.values) values = cut(p, s, id, data.values.at(id));
-    cut_masks(p, s, data, one);
+    const auto one = data_of_sequence(p, s, data);
     for (const Target& target : wanted(session, targets)) {
         const auto a = run(p, target, data, Guard::end), b = run(q, target, one, Guard::start);
         if (!completed(session, target, a.status, a.message, a.damage) ||

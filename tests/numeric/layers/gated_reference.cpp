@@ -8,6 +8,7 @@
 
 #include "support/gated_check.h"
 #include "support/lines.h"
+#include "support/one_sequence.h"
 #include "support/pairwise.h"
 
 namespace numeric {
@@ -212,31 +213,12 @@ TEST_P(GatedSequences, HaveTheBitsOfOneAlone) {
     require(all);
     for (const Sequence& s : sequences_of(p.batch, p.time, data.offsets)) {
         if (s.length() == 0) continue;
-        // The part of a tensor, or of states, that the sequence has; its rows lie one after another.
-        const auto part = [&](int32_t id, const Values& values) {
-            const int32_t argument = id & ~FLASHSCAN_GRAD;
-            if (argument == FLASHSCAN_ARG_PARAM || argument == FLASHSCAN_ARG_BIAS) return values;
-            const bool of_states = argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT;
-            const int64_t first = of_states ? s.state : s.batch * p.time + s.begin;
-            const auto begin = values.begin() + first * p.channels;
-            return Values(begin, begin + (of_states ? 1 : s.length()) * p.channels);
-        };
-        GatedProblem alone = p;
-        alone.batch = 1;
-        alone.time = s.length();
-        GatedData one = data;
-        for (auto& [id, values] : one.values) values = part(id, values);
-        if (p.sequences > 0) alone.sequences = 1, one.offsets = {0, s.length()};
-        if (p.reset) {
-            const auto begin = data.reset.begin() + s.batch * p.time + s.begin;
-            one.reset.assign(begin, begin + s.length());
-        }
-        const GatedOutcome single = run_gated(alone, target, one, {}, Guard::end);
+        const GatedOutcome single = run_gated(alone(p, s), target, data_of_sequence(p, s, data), {}, Guard::end);
         require(single);
         for (const int32_t id :
              {FLASHSCAN_ARG_OUTPUT + 0, FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE, FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT,
               FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_IN, FLASHSCAN_ARG_STATE_OUT + 0})
-            EXPECT_TRUE(single[id] == part(id, all[id])) << "sequence " << s.state << " argument " << id;
+            EXPECT_TRUE(single[id] == cut(p, s, id, all[id])) << "sequence " << s.state << " argument " << id;
     }
 }
 
