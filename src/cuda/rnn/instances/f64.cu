@@ -4,7 +4,7 @@
 
 namespace flashscan::cuda {
 
-RnnDataKernels rnn_f64() { return make_rnn_data_kernels<double>(Dtype::f64); }
+RnnDataKernels rnn_f64() { return make_rnn_data_kernels<double>(); }
 RnnWeightKernels rnn_f64_f64() { return make_rnn_weight_kernels<double, double>(Dtype::f64, Dtype::f64); }
 
 }  // namespace flashscan::cuda

@@ -36,9 +36,8 @@ RnnCellKernels make_cell_kernels() {
 }
 
 template <typename X>
-RnnDataKernels make_rnn_data_kernels(Dtype dtype) {
+RnnDataKernels make_rnn_data_kernels() {
     RnnDataKernels k;
-    k.dtype = dtype;
 #define FLASHSCAN_ROW(name, CONSTANT, number, word, formula, ...) k.cells[number] = make_cell_kernels<X, formula>();
     FLASHSCAN_CELLS(FLASHSCAN_ROW)
 #undef FLASHSCAN_ROW

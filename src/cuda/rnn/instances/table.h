@@ -22,7 +22,6 @@ struct RnnCellKernels {
 
 // The kernels of one dtype.
 struct RnnDataKernels {
-    Dtype dtype{};
     RnnCellKernels cells[cell_count];  // indexed by Cell
     const void* pass_states = nullptr;
     const void* find_sequences = nullptr;
