@@ -9,6 +9,7 @@
 #include "cuda/gated/candidates.h"
 #include "cuda/gated/instances/table.h"
 #include "cuda/launch/alignment.h"
+#include "cuda/launch/device_code.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/look_back_memory.h"
 #include "cuda/launch/sequence_offsets.h"
@@ -67,6 +68,7 @@ class Chunked final : public GatedKernel {
             if (s.looks_back())
                 text += fmt::format(", look-back over {} x {}", 1 << s.params.log2_group_chunks,
                                     1 << s.params.log2_link_groups);
+            if (!s.few_rows_refusal.empty()) text += fmt::format(" (not plain: {})", s.few_rows_refusal);
             return text;
         };
         return fmt::format("forward {}; backward {}; {}", one(forward_), one(backward_),
@@ -109,6 +111,7 @@ class Chunked final : public GatedKernel {
         const GatedPass* pass = nullptr;
         // `plain` is null where no call is plain (gated/tile.cuh), `named` also where the layer has no named kernel.
         const void *named = nullptr, *plain = nullptr;
+        std::string few_rows_refusal;
         std::array<bool, tensors.size()> strides_are_plain{};
         GatedParams params;
         int64_t steps = 0, channels = 0;  // of a block
@@ -151,8 +154,10 @@ class Chunked final : public GatedKernel {
             params.log2_group_chunks = params.log2_link_groups =
                 log2_group_chunks(s.pass->warps, s.pass->warp_channels / s.pass->lane_channels);
         const int64_t carries_words = book(s, pass);
-        if (plain_refusal_.empty() && carries_words < most_plain) {
-            const GatedPlainKernels& plain = s.pass->plain[s.looks_back()];
+        if (s.looks_back() && plain_refusal_.empty())
+            s.few_rows_refusal = code_refusal_of(Compiled::to_machine_code, device_);
+        if (plain_refusal_.empty() && s.few_rows_refusal.empty() && carries_words < most_plain) {
+            const GatedPlainKernels& plain = s.looks_back() ? s.pass->few_rows : s.pass->plain;
             s.plain = plain.any;
             s.named = named_kernel(plain.named, p_.parts);
             for (size_t i = 0; i < tensors.size(); ++i) s.strides_are_plain[i] = are_plain(params.*tensors[i], *s.pass);
@@ -185,7 +190,7 @@ class Chunked final : public GatedKernel {
     // Returns why no call of the problem is plain (gated/tile.cuh); empty where calls with aligned pointers are.
     static std::string why_not_plain(const GatedProblem& p, const GatedPass& pass, bool batch_invariant) {
         const bool by_time = p.layout == Layout::bct;
-        if (pass.plain[0].any == nullptr) return "not plain: f64";
+        if (pass.plain.any == nullptr) return "not plain: f64";
         // A row may be aligned when it is alone, but not when it is in a batch, and the kernels' bits differ.
         if (batch_invariant) return "not plain: BATCH_INVARIANT";
         if (p.packed()) return "not plain: sequences are packed";

@@ -11,6 +11,24 @@
 
 namespace flashscan::cuda {
 
+// Channels of a lane, steps of a lane and blocks per multiprocessor (bench/results/tried_layers.md).
+struct GatedLane {
+    int channels, steps, blocks;
+};
+template <typename X>
+constexpr GatedLane gated_lane(bool by_time, bool backward) {
+    if (sizeof(X) == 2) return !backward ? GatedLane{2, 8, 4} : by_time ? GatedLane{1, 8, 4} : GatedLane{2, 8, 2};
+    if (sizeof(X) == 4) return backward ? GatedLane{1, 8, 3} : by_time ? GatedLane{1, 8, 4} : GatedLane{1, 16, 3};
+    return {1, 4, 1};
+}
+template <typename X, bool ByTime, bool Backward>
+struct GatedShapeFor {
+    static constexpr GatedLane lane = gated_lane<X>(ByTime, Backward);
+    using Shape = GatedShape<X, ByTime, Backward, lane.channels, lane.steps, lane.blocks>;
+};
+template <typename X, bool ByTime, bool Backward>
+using GatedShapeOf = typename GatedShapeFor<X, ByTime, Backward>::Shape;
+
 template <typename Shape, typename Parts, bool Plain, bool FewRows = false>
 const void* gated_kernel_of() {
     if constexpr (Shape::backward)
@@ -19,23 +37,23 @@ const void* gated_kernel_of() {
         return reinterpret_cast<const void*>(&gated_forward<Shape, Parts, Plain, FewRows>);
 }
 
-template <typename Shape, bool FewRows, int... layers>
-GatedPlainKernels make_plain_kernels(std::integer_sequence<int, layers...>) {
+template <typename Shape, bool FewRows>
+GatedPlainKernels make_plain_kernels() {
     GatedPlainKernels plain;
-    ((plain.named[layers] = gated_kernel_of<Shape, NamedParts<layers>, true, FewRows>()), ...);
+    [&]<int... layers>(std::integer_sequence<int, layers...>) {
+        ((plain.named[layers] = gated_kernel_of<Shape, NamedParts<layers>, true, FewRows>()), ...);
+    }
+    (std::make_integer_sequence<int, gated_layer_count>());
     plain.any = gated_kernel_of<Shape, AnyParts, true, FewRows>();
     return plain;
 }
 
-template <typename Shape, typename Layers>
-GatedPass make_gated_pass(Layers layers) {
+template <typename Shape>
+GatedPass make_gated_pass() {
     using Tile = GatedTile<Shape, true>;
     GatedPass pass;
     // f64 has the general kernel alone, which takes up to twice as long: what people run is f32 or 16 bits.
-    if constexpr (sizeof(typename Shape::R) == 4) {
-        pass.plain[0] = make_plain_kernels<Shape, false>(layers);
-        pass.plain[1] = make_plain_kernels<Shape, true>(layers);
-    }
+    if constexpr (sizeof(typename Shape::R) == 4) pass.plain = make_plain_kernels<Shape, false>();
     pass.general = gated_kernel_of<Shape, AnyParts, false>();
     pass.threads = Shape::threads;
     pass.warps = Shape::warps;
@@ -50,29 +68,23 @@ GatedPass make_gated_pass(Layers layers) {
 template <typename X>
 GatedKernels make_gated_kernels() {
     using R = typename Element<X>::Wide;
-    constexpr auto layers = std::make_integer_sequence<int, gated_layer_count>();
     GatedKernels kernels;
-    // The last three numbers are channels of a lane, steps of a lane and blocks per multiprocessor
-    // (bench/results/tried_layers.md).
-    if constexpr (sizeof(X) == 2) {
-        kernels.forward[0] = make_gated_pass<GatedShape<X, false, false, 2, 8, 4>>(layers);
-        kernels.forward[1] = make_gated_pass<GatedShape<X, true, false, 2, 8, 4>>(layers);
-        kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, 2, 8, 2>>(layers);
-        kernels.backward[1] = make_gated_pass<GatedShape<X, true, true, 1, 8, 4>>(layers);
-    } else if constexpr (sizeof(X) == 4) {
-        kernels.forward[0] = make_gated_pass<GatedShape<X, false, false, 1, 16, 3>>(layers);
-        kernels.forward[1] = make_gated_pass<GatedShape<X, true, false, 1, 8, 4>>(layers);
-        kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, 1, 8, 3>>(layers);
-        kernels.backward[1] = make_gated_pass<GatedShape<X, true, true, 1, 8, 3>>(layers);
-    } else {
-        kernels.forward[0] = make_gated_pass<GatedShape<X, false, false, 1, 4, 1>>(layers);
-        kernels.forward[1] = make_gated_pass<GatedShape<X, true, false, 1, 4, 1>>(layers);
-        kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, 1, 4, 1>>(layers);
-        kernels.backward[1] = make_gated_pass<GatedShape<X, true, true, 1, 4, 1>>(layers);
-    }
+    kernels.forward[0] = make_gated_pass<GatedShapeOf<X, false, false>>();
+    kernels.forward[1] = make_gated_pass<GatedShapeOf<X, true, false>>();
+    kernels.backward[0] = make_gated_pass<GatedShapeOf<X, false, true>>();
+    kernels.backward[1] = make_gated_pass<GatedShapeOf<X, true, true>>();
     kernels.pass_states = reinterpret_cast<const void*>(&gated_pass_states<R>);
     kernels.sums = reinterpret_cast<const void*>(&gated_sums<X>);
     return kernels;
+}
+
+// Adds the kernels of few rows, which are compiled apart because they have no PTX.
+template <typename X>
+void add_few_rows(GatedKernels& kernels) {
+    kernels.forward[0].few_rows = make_plain_kernels<GatedShapeOf<X, false, false>, true>();
+    kernels.forward[1].few_rows = make_plain_kernels<GatedShapeOf<X, true, false>, true>();
+    kernels.backward[0].few_rows = make_plain_kernels<GatedShapeOf<X, false, true>, true>();
+    kernels.backward[1].few_rows = make_plain_kernels<GatedShapeOf<X, true, true>, true>();
 }
 
 }  // namespace flashscan::cuda

@@ -14,7 +14,8 @@ struct GatedPlainKernels {
 };
 // The kernels of a pass in one layout, and what they have in common.
 struct GatedPass {
-    GatedPlainKernels plain[2];             // [1] for few rows, whose chunks look back
+    GatedPlainKernels plain;
+    GatedPlainKernels few_rows;             // plain, for few rows, whose chunks look back; without PTX
     const void* general = nullptr;          // for every problem
     int threads = 0, warps = 0;             // threads and warps of a block
     int warp_steps = 0, warp_channels = 0;  // steps and channels of a warp
@@ -38,6 +39,10 @@ GatedKernels gated_f32();
 GatedKernels gated_bf16();
 GatedKernels gated_f16();
 GatedKernels gated_f64();
+
+void add_gated_few_rows_f32(GatedKernels& kernels);
+void add_gated_few_rows_bf16(GatedKernels& kernels);
+void add_gated_few_rows_f16(GatedKernels& kernels);
 
 // The entry of data of `dtype`.
 const GatedKernels& gated_kernels(Dtype dtype);
