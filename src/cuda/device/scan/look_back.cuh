@@ -108,23 +108,21 @@ struct EarlierChunks {
         // It is a loop so that the code of `append` is there once.
 #pragma unroll 1
         for (int base = 0; base < threads; base += half) {
-            const int count = folds_of(base == 0 ? at.earlier_groups() : at.earlier_chunks());
-            for (int n = 0; n < count; ++n) append(fold_of(base, n, row));
+            if ((base == 0 ? at.earlier_groups() : at.earlier_chunks()) == 0) continue;
+            for (int n = 0; n < count_of_row(); ++n) append(fold_of(base, n, row));
         }
     }
     // Calls prepend(run) with the folds of a row's chunks, the last one first.
     template <typename Prepend>
     __device__ __forceinline__ void for_folded_chunks_back(int row, Prepend&& prepend) const {
-        for (int n = folds_of(at.earlier_chunks()) - 1; n >= 0; --n) prepend(fold_of(half, n, row));
+        if (at.earlier_chunks() == 0) return;
+        for (int n = count_of_row() - 1; n >= 0; --n) prepend(fold_of(half, n, row));
     }
 
   private:
     __device__ __forceinline__ int rows() const { return 1 << log2_rows; }
-    // How many folds of a row `values` published values leave in shared memory.
-    __device__ __forceinline__ int folds_of(int values) const {
-        const int parts = min(values, half >> log2_rows);
-        return rows() <= 32 ? ((parts << log2_rows) + 31) >> 5 : parts;
-    }
+    // How many folds of a row there are in shared memory for each half of the threads.
+    __device__ __forceinline__ int count_of_row() const { return rows() <= 32 ? Warps / 2 : half >> log2_rows; }
     __device__ __forceinline__ Run fold_of(int base, int n, int row) const {
         return runs.load(folds[(rows() <= 32 ? base / 32 << log2_rows : base) + (n << log2_rows) + row]);
     }
