@@ -731,7 +731,7 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  * descriptor, options and library alone. Its first 64 bytes say which plan filled it and whether there was a STATE_IN:
  * backward with another RESERVE, or with STATE_IN where forward had none or the other way round, is
  * FLASHSCAN_STATUS_INVALID_ARGUMENT. On a GPU this is checked under FLASHSCAN_CHECK=1, with which the plans of forward
- * and backward must both be made then, outside of graph captures.
+ * and backward must both be made then; a call that a graph captures is not checked.
  *
  * ITERATIONS and RESIDUAL are arguments of networks whose heads have one unit (D = 1), whose steps a GPU may run side
  * by side, in segments of time whose first states it finds by Newton's iteration (the plan's description says so).
