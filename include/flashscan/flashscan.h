@@ -730,8 +730,8 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  * RESERVE holds what the plan's own kernel needs, aligned to 64 bytes, and is understood by plans of the same
  * descriptor, options and library alone. Its first 64 bytes say which plan filled it and whether there was a STATE_IN:
  * backward with another RESERVE, or with STATE_IN where forward had none or the other way round, is
- * FLASHSCAN_STATUS_INVALID_ARGUMENT. On a GPU this is checked under FLASHSCAN_CHECK=1, with which the plans of forward
- * and backward must both be made then; a call that a graph captures is not checked.
+ * FLASHSCAN_STATUS_INVALID_ARGUMENT. On a GPU this is checked if the plans of forward and backward were both made under
+ * FLASHSCAN_CHECK=1. A backward that a graph captures is not checked; a captured forward fills RESERVE for the check.
  *
  * ITERATIONS and RESIDUAL are arguments of networks whose heads have one unit (D = 1), whose steps a GPU may run side
  * by side, in segments of time whose first states it finds by Newton's iteration (the plan's description says so).

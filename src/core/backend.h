@@ -37,7 +37,7 @@ struct Options {
     int32_t threads = 0;
     bool batch_invariant = false;
     bool caller_scratch = false;
-    bool checks = false;  // whether calls of a GPU wait for the stream and check data (FLASHSCAN_CHECK)
+    bool checks = false;  // whether calls of a GPU check data, for which they wait for the stream (FLASHSCAN_CHECK)
     std::string kernel;   // the name of a forced kernel; empty: the planner chooses
     Allocator allocator;
     Communicator communicator;                       // connects the ranks that hold parts of one sequence
@@ -138,7 +138,8 @@ class Backend {
                               const Options& options) const = 0;
     // Writes what RESERVE begins with, in the order of `stream`, where the backend checks RESERVE.
     virtual void write_cookie(void* reserve, const Cookie& cookie, const Options& options, void* stream) const = 0;
-    // Reads it, in the order of `stream`; nothing where the backend does not check RESERVE in this call.
+    // Returns what RESERVE begins with, read in the order of `stream`, or nothing where the backend does not check
+    // RESERVE in this call.
     virtual std::optional<Cookie> read_cookie(const void* reserve, const Options& options, void* stream) const = 0;
     // Copies rows within this backend's memory, in the order of `stream`.
     virtual void copy_rows(const RowCopy& copy, const Options& options, void* stream) const = 0;

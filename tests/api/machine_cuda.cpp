@@ -295,6 +295,33 @@ TEST(MachineCudaLinear, DescriptionsTellWhatArgumentsChoose) {
         "; where pointers are not multiples of 16 bytes: chunked; backward ");
 }
 
+// Kernels of few gated rows have no PTX. On a newer GPU the general one looks back where a chain would be slow, and plain
+// ones have a chain.
+TEST(MachineCudaGated, NewerGpusDoWithoutKernelsOfFewRows) {
+    const auto described = [](int capability, const char* line) {
+        fake::machine().capability = capability;
+        const GatedProblem p = gated_problem_of(line);
+        const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, ""));
+        fake::machine().capability = 9;
+        return plan ? plan.describe() : plan.message();
+    };
+    const auto count = [](const std::string& text, const std::string& word) {
+        int found = 0;
+        for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+        return found;
+    };
+    const char* const few = "gated f32 b1 t32768 c128 rglru no-bias";
+    const char* const more = "gated f32 b1 t32768 c384 rglru no-bias";
+    for (const char* line : {few, more}) {
+        EXPECT_EQ(count(described(9, line), "look-back"), 2) << described(9, line);
+        EXPECT_EQ(count(described(9, line), "not plain"), 0);
+    }
+    EXPECT_EQ(count(described(12, few), ", not plain: the library has this kernel for "), 2) << described(12, few);
+    EXPECT_EQ(count(described(12, few), "plain where"), 0);
+    EXPECT_EQ(count(described(12, more), "look-back"), 0) << described(12, more);
+    EXPECT_EQ(count(described(12, more), "plain where pointers are aligned"), 1);
+}
+
 // Plans of numbers name their kernels, what calls take which of them, and the condition that keeps a plan from others.
 TEST(MachineCudaNumbers, DescriptionsNameKernelsAndConditions) {
     const auto has = [](const char* line, const std::vector<const char*>& words) {

@@ -149,7 +149,7 @@ cudaError_t cudaSetDevice(int to) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
     if (const cudaError_t error = enter(__func__)) return error;
     switch (which) {
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = machine().capability; break;
     case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
     case cudaDevAttrMultiProcessorCount: *value = 132; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 232448; break;

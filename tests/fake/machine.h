@@ -60,6 +60,7 @@ struct Machine {
     bool contexts[device_count] = {};
     int global_captures = 0;
     bool reaches_peers = false;  // whether GPUs reach each other's memory
+    int capability = 9;          // the major number of the compute capability
     // Does what kernels are to do, by their names and arguments, where it is given.
     std::function<void(const std::string& kernel, void** arguments)> compute;
     std::set<std::string> broken_captures;  // by calls that a capture of another thread forbids

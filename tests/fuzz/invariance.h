@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of one sequence among others and alone.
+// What cases of one sequence among others and alone have in common.
 #pragma once
 
 #include <fmt/format.h>

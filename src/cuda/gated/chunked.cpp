@@ -47,6 +47,8 @@ class Chunked final : public GatedKernel {
           batch_invariant_(options.batch_invariant),
           kernels_(gated_kernels(p_.dtype)),
           plain_refusal_(why_not_plain(p_, kernels_.forward[p_.layout == Layout::bct], batch_invariant_)),
+          few_rows_refusal_(plain_refusal_.empty() ? code_refusal_of(Compiled::to_machine_code, device_)
+                                                   : plain_refusal_),
           forward_(settle(kernels_.forward, Pass::forward)),
           backward_(settle(kernels_.backward, Pass::backward)) {
         const int64_t states = p_.state_rows() * p_.channels;
@@ -68,11 +70,14 @@ class Chunked final : public GatedKernel {
             if (s.looks_back())
                 text += fmt::format(", look-back over {} x {}", 1 << s.params.log2_group_chunks,
                                     1 << s.params.log2_link_groups);
-            if (!s.few_rows_refusal.empty()) text += fmt::format(" (not plain: {})", s.few_rows_refusal);
+            if (s.looks_back() && few_rows_refusal_ != plain_refusal_)
+                text += fmt::format(", not plain: {}", few_rows_refusal_);
             return text;
         };
-        return fmt::format("forward {}; backward {}; {}", one(forward_), one(backward_),
-                           plain_refusal_.empty() ? "plain where pointers are aligned" : plain_refusal_);
+        std::string text = fmt::format("forward {}; backward {}", one(forward_), one(backward_));
+        if (!plain_refusal_.empty()) return text + "; " + plain_refusal_;
+        if (forward_.plain != nullptr || backward_.plain != nullptr) text += "; plain where pointers are aligned";
+        return text;
     }
     size_t scratch_bytes(Pass pass) const override { return (pass == Pass::forward ? forward_ : backward_).bytes; }
 
@@ -111,7 +116,6 @@ class Chunked final : public GatedKernel {
         const GatedPass* pass = nullptr;
         // `plain` is null where no call is plain (gated/tile.cuh), `named` also where the layer has no named kernel.
         const void *named = nullptr, *plain = nullptr;
-        std::string few_rows_refusal;
         std::array<bool, tensors.size()> strides_are_plain{};
         GatedParams params;
         int64_t steps = 0, channels = 0;  // of a block
@@ -146,22 +150,23 @@ class Chunked final : public GatedKernel {
         params.by_groups = divisor_of(static_cast<uint32_t>(params.groups));
         // The chunks of few rows start before earlier ones have ended, and a chain of carries would be slow.
         // BATCH_INVARIANT must not ask how many rows there are.
-        const int64_t chain_groups = !plain_refusal_.empty() ? general_chain_groups
-                                     : pass == Pass::forward ? forward_chain_groups
-                                                             : backward_chain_groups;
+        const int64_t chain_groups = !few_rows_refusal_.empty() ? general_chain_groups
+                                     : pass == Pass::forward    ? forward_chain_groups
+                                                                : backward_chain_groups;
         if (params.by_sequence != 0 ||
             (params.chunks > 1 && (batch_invariant_ || p_.batch * params.groups < chain_groups)))
             params.log2_group_chunks = params.log2_link_groups =
                 log2_group_chunks(s.pass->warps, s.pass->warp_channels / s.pass->lane_channels);
         const int64_t carries_words = book(s, pass);
-        if (s.looks_back() && plain_refusal_.empty())
-            s.few_rows_refusal = code_refusal_of(Compiled::to_machine_code, device_);
-        if (plain_refusal_.empty() && s.few_rows_refusal.empty() && carries_words < most_plain) {
+        if ((s.looks_back() ? few_rows_refusal_ : plain_refusal_).empty() && carries_words < most_plain) {
             const GatedPlainKernels& plain = s.looks_back() ? s.pass->few_rows : s.pass->plain;
             s.plain = plain.any;
             s.named = named_kernel(plain.named, p_.parts);
             for (size_t i = 0; i < tensors.size(); ++i) s.strides_are_plain[i] = are_plain(params.*tensors[i], *s.pass);
         }
+        // The first call may be captured, where kernels cannot be loaded.
+        for (const void* kernel : {s.pass->general, s.plain, s.named})
+            if (kernel != nullptr) kernel_attributes(kernel);
         s.grid.overlaps = s.clear && can_overlap(s.pass->general, device_);
         return s;
     }
@@ -255,7 +260,7 @@ class Chunked final : public GatedKernel {
     int device_;
     bool batch_invariant_;
     const GatedKernels& kernels_;
-    std::string plain_refusal_;
+    std::string plain_refusal_, few_rows_refusal_;  // why no call is plain, and none that looks back
     Settled forward_, backward_;
     SettledLaunch<GatedEdgeParams> pass_states_;
     SettledLaunch<GatedSumParams> sums_;

@@ -82,6 +82,10 @@ void expect_replays(P problem, const Target& target) {
             EXPECT_TRUE(call.outputs_are(direct.output_bytes()))
                 << "replay " << replay << (pass == 0 ? ", forward" : ", backward");
         }
+        // Backward outside of a graph takes what forward left in one.
+        Call after = backward_of(problem, plan, changed, replayed[0]);
+        ASSERT_EQ(after.run(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+        EXPECT_TRUE(after.outputs_are(backward.output_bytes())) << "replay " << replay << ", backward of a replay";
     }
     for (const cudaGraphExec_t executable : executables) cudaGraphExecDestroy(executable);
 }

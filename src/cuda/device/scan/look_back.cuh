@@ -131,7 +131,8 @@ struct EarlierChunks {
                                                    int base) const {
         const int lane = thread & 31, log2_parts = 31 - __clz(half) - log2_rows;
         const int row = thread & (rows() - 1), part = thread >> log2_rows;
-        // Where there are fewer values than parts, neighbouring lanes have them, and whole warps have none.
+        // Where there are fewer values than parts, the first threads have one each and whole warps have none, since
+        // to append what is empty costs elements next to nothing.
         const int each = (count + (1 << log2_parts) - 1) >> log2_parts;
         const int first = part * each, last = row < at.rows() ? min(count, first + each) : first;
         Run run = runs.none();

@@ -4,6 +4,6 @@
 
 namespace flashscan::cuda {
 
-void add_gated_few_rows_f32(GatedKernels& kernels) { add_few_rows<float>(kernels); }
+GatedKernels with_gated_few_rows_f32(const GatedKernels& kernels) { return with_few_rows<float>(kernels); }
 
 }  // namespace flashscan::cuda

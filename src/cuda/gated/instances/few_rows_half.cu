@@ -4,7 +4,7 @@
 
 namespace flashscan::cuda {
 
-void add_gated_few_rows_bf16(GatedKernels& kernels) { add_few_rows<__nv_bfloat16>(kernels); }
-void add_gated_few_rows_f16(GatedKernels& kernels) { add_few_rows<__half>(kernels); }
+GatedKernels with_gated_few_rows_bf16(const GatedKernels& kernels) { return with_few_rows<__nv_bfloat16>(kernels); }
+GatedKernels with_gated_few_rows_f16(const GatedKernels& kernels) { return with_few_rows<__half>(kernels); }
 
 }  // namespace flashscan::cuda

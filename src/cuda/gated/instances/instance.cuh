@@ -11,23 +11,23 @@
 
 namespace flashscan::cuda {
 
-// Channels of a lane, steps of a lane and blocks per multiprocessor (bench/results/tried_layers.md).
-struct GatedLane {
-    int channels, steps, blocks;
+struct GatedTileSizes {
+    int channels, steps;  // of a lane
+    int blocks;           // per multiprocessor
 };
+// They were measured (bench/results/tried_layers.md).
 template <typename X>
-constexpr GatedLane gated_lane(bool by_time, bool backward) {
-    if (sizeof(X) == 2) return !backward ? GatedLane{2, 8, 4} : by_time ? GatedLane{1, 8, 4} : GatedLane{2, 8, 2};
-    if (sizeof(X) == 4) return backward ? GatedLane{1, 8, 3} : by_time ? GatedLane{1, 8, 4} : GatedLane{1, 16, 3};
+constexpr GatedTileSizes gated_tile_sizes(bool by_time, bool backward) {
+    if (sizeof(X) == 2)
+        return !backward ? GatedTileSizes{2, 8, 4} : by_time ? GatedTileSizes{1, 8, 4} : GatedTileSizes{2, 8, 2};
+    if (sizeof(X) == 4)
+        return backward ? GatedTileSizes{1, 8, 3} : by_time ? GatedTileSizes{1, 8, 4} : GatedTileSizes{1, 16, 3};
     return {1, 4, 1};
 }
 template <typename X, bool ByTime, bool Backward>
-struct GatedShapeFor {
-    static constexpr GatedLane lane = gated_lane<X>(ByTime, Backward);
-    using Shape = GatedShape<X, ByTime, Backward, lane.channels, lane.steps, lane.blocks>;
-};
-template <typename X, bool ByTime, bool Backward>
-using GatedShapeOf = typename GatedShapeFor<X, ByTime, Backward>::Shape;
+using GatedShapeOf =
+    GatedShape<X, ByTime, Backward, gated_tile_sizes<X>(ByTime, Backward).channels,
+               gated_tile_sizes<X>(ByTime, Backward).steps, gated_tile_sizes<X>(ByTime, Backward).blocks>;
 
 template <typename Shape, typename Parts, bool Plain, bool FewRows = false>
 const void* gated_kernel_of() {
@@ -80,11 +80,12 @@ GatedKernels make_gated_kernels() {
 
 // Adds the kernels of few rows, which are compiled apart because they have no PTX.
 template <typename X>
-void add_few_rows(GatedKernels& kernels) {
+GatedKernels with_few_rows(GatedKernels kernels) {
     kernels.forward[0].few_rows = make_plain_kernels<GatedShapeOf<X, false, false>, true>();
     kernels.forward[1].few_rows = make_plain_kernels<GatedShapeOf<X, true, false>, true>();
     kernels.backward[0].few_rows = make_plain_kernels<GatedShapeOf<X, false, true>, true>();
     kernels.backward[1].few_rows = make_plain_kernels<GatedShapeOf<X, true, true>, true>();
+    return kernels;
 }
 
 }  // namespace flashscan::cuda

@@ -7,19 +7,10 @@
 
 namespace flashscan::cuda {
 
-namespace {
-
-GatedKernels with(GatedKernels kernels, void (&add)(GatedKernels&)) {
-    add(kernels);
-    return kernels;
-}
-
-}  // namespace
-
 const GatedKernels& gated_kernels(Dtype dtype) {
-    static const std::pair<Dtype, GatedKernels> table[] = {{Dtype::f32, with(gated_f32(), add_gated_few_rows_f32)},
-                                                           {Dtype::bf16, with(gated_bf16(), add_gated_few_rows_bf16)},
-                                                           {Dtype::f16, with(gated_f16(), add_gated_few_rows_f16)},
+    static const std::pair<Dtype, GatedKernels> table[] = {{Dtype::f32, with_gated_few_rows_f32(gated_f32())},
+                                                           {Dtype::bf16, with_gated_few_rows_bf16(gated_bf16())},
+                                                           {Dtype::f16, with_gated_few_rows_f16(gated_f16())},
                                                            {Dtype::f64, gated_f64()}};
     return of_dtype(dtype, table);
 }

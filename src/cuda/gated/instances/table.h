@@ -40,9 +40,10 @@ GatedKernels gated_bf16();
 GatedKernels gated_f16();
 GatedKernels gated_f64();
 
-void add_gated_few_rows_f32(GatedKernels& kernels);
-void add_gated_few_rows_bf16(GatedKernels& kernels);
-void add_gated_few_rows_f16(GatedKernels& kernels);
+// These add the kernels of few rows.
+GatedKernels with_gated_few_rows_f32(const GatedKernels& kernels);
+GatedKernels with_gated_few_rows_bf16(const GatedKernels& kernels);
+GatedKernels with_gated_few_rows_f16(const GatedKernels& kernels);
 
 // The entry of data of `dtype`.
 const GatedKernels& gated_kernels(Dtype dtype);
