@@ -146,9 +146,15 @@ class Numbers final : public OperatorKernel {
         return call;
     }
 
+    // Indices are the same however many lanes a block has, so that these are fewer where threads would be idle.
+    int64_t index_lanes() const {
+        const int64_t least = steps_are_adjacent(p_) ? 1 : 16;  // of f32, those of a vector at the most
+        const int64_t blocks_of_row = ceil_div(int64_t{threads_}, std::max<int64_t>(p_.state_rows(), 1));
+        return std::min(lanes_, round_up(ceil_div(int64_t{p_.channels}, blocks_of_row), least));
+    }
     // Sequences are not cut in time here.
     void find_indices(const OperatorBuffers& b) const {
-        const std::vector<ChainPiece> whole = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, lanes_, 0);
+        const std::vector<ChainPiece> whole = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, index_lanes(), 0);
         auto* const index = static_cast<int64_t*>(b.index);
         const auto* const state = static_cast<const char*>(b.state_in);
         NumbersCall call = common();
