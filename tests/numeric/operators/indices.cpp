@@ -135,21 +135,6 @@ TEST_P(OperatorIndicesOf, LeaveEveryBitOfTheNumbers) {
     }
 }
 
-// Threads share out the channels of few rows.
-TEST(OperatorIndicesOnTheCpu, DoNotDependOnTheThreads) {
-    for (const char* rest :
-         {"max f32 b1 t300 c100 state-in", "min bf16 b1 t70 c300 sequences3", "max u8 b2 t90 c40 reverse",
-          "min f64 b1 t600 c37 BCT exclusive", "max i64 b3 t40 c19", "max f16 b1 t100 c50 reduction"}) {
-        OperatorProblem p = operator_problem_of(std::string("operator fwd index threads1 ") + rest);
-        const OperatorData data = make_data(p);
-        const OperatorOutcome one = must_run(p, data);
-        for (const int threads : {2, 3, 8}) {
-            p.threads = threads;
-            EXPECT_TRUE(must_run(p, data).bits == one.bits) << text_of(p);
-        }
-    }
-}
-
 INSTANTIATE_TEST_SUITE_P(OperatorIndices, OperatorIndicesOf, testing::ValuesIn(operator_targets()),
                          [](const auto& one) { return text_of(one.param); });
 
