@@ -4,9 +4,17 @@
 
 namespace flashscan::cuda {
 
-void add_linear_c64(LinearKernels& k) { add_rows_and_columns<Complex<float>, Complex<float>>(k); }
-void add_linear_c64_f32(LinearKernels& k) { add_rows_and_columns<Complex<float>, float>(k); }
-void add_linear_c128(LinearKernels& k) { add_rows_and_columns<Complex<double>, Complex<double>>(k); }
-void add_linear_c128_f64(LinearKernels& k) { add_rows_and_columns<Complex<double>, double>(k); }
+LinearKernels with_rows_and_columns_c64(const LinearKernels& k) {
+    return with_rows_and_columns<Complex<float>, Complex<float>>(k);
+}
+LinearKernels with_rows_and_columns_c64_f32(const LinearKernels& k) {
+    return with_rows_and_columns<Complex<float>, float>(k);
+}
+LinearKernels with_rows_and_columns_c128(const LinearKernels& k) {
+    return with_rows_and_columns<Complex<double>, Complex<double>>(k);
+}
+LinearKernels with_rows_and_columns_c128_f64(const LinearKernels& k) {
+    return with_rows_and_columns<Complex<double>, double>(k);
+}
 
 }  // namespace flashscan::cuda

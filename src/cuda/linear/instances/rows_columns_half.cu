@@ -4,7 +4,9 @@
 
 namespace flashscan::cuda {
 
-void add_linear_bf16(LinearKernels& k) { add_rows_and_columns<__nv_bfloat16, __nv_bfloat16>(k); }
-void add_linear_f16(LinearKernels& k) { add_rows_and_columns<__half, __half>(k); }
+LinearKernels with_rows_and_columns_bf16(const LinearKernels& k) {
+    return with_rows_and_columns<__nv_bfloat16, __nv_bfloat16>(k);
+}
+LinearKernels with_rows_and_columns_f16(const LinearKernels& k) { return with_rows_and_columns<__half, __half>(k); }
 
 }  // namespace flashscan::cuda

@@ -4,7 +4,9 @@
 
 namespace flashscan::cuda {
 
-void add_linear_bf16_f32(LinearKernels& k) { add_rows_and_columns<__nv_bfloat16, float>(k); }
-void add_linear_f16_f32(LinearKernels& k) { add_rows_and_columns<__half, float>(k); }
+LinearKernels with_rows_and_columns_bf16_f32(const LinearKernels& k) {
+    return with_rows_and_columns<__nv_bfloat16, float>(k);
+}
+LinearKernels with_rows_and_columns_f16_f32(const LinearKernels& k) { return with_rows_and_columns<__half, float>(k); }
 
 }  // namespace flashscan::cuda

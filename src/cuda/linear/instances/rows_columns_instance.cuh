@@ -37,12 +37,13 @@ void fill_columns(LinearKernels& k) {
 }
 
 template <typename X, typename G>
-void add_rows_and_columns(LinearKernels& k) {
+LinearKernels with_rows_and_columns(LinearKernels k) {
     using Ty = Types<X, G>;
     fill_rows<Ty, false>(k);
     fill_rows<Ty, true>(k);
     fill_columns<Ty, false>(k);
     fill_columns<Ty, true>(k);
+    return k;
 }
 
 }  // namespace flashscan::cuda

@@ -4,7 +4,7 @@
 
 namespace flashscan::cuda {
 
-void add_linear_f32(LinearKernels& k) { add_rows_and_columns<float, float>(k); }
-void add_linear_f64(LinearKernels& k) { add_rows_and_columns<double, double>(k); }
+LinearKernels with_rows_and_columns_f32(const LinearKernels& k) { return with_rows_and_columns<float, float>(k); }
+LinearKernels with_rows_and_columns_f64(const LinearKernels& k) { return with_rows_and_columns<double, double>(k); }
 
 }  // namespace flashscan::cuda

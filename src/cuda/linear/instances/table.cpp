@@ -18,28 +18,24 @@ LinearKernels linear_c64_f32();
 LinearKernels linear_c128();
 LinearKernels linear_c128_f64();
 
-void add_linear_f32(LinearKernels& kernels);
-void add_linear_bf16(LinearKernels& kernels);
-void add_linear_bf16_f32(LinearKernels& kernels);
-void add_linear_f16(LinearKernels& kernels);
-void add_linear_f16_f32(LinearKernels& kernels);
-void add_linear_f64(LinearKernels& kernels);
-void add_linear_c64(LinearKernels& kernels);
-void add_linear_c64_f32(LinearKernels& kernels);
-void add_linear_c128(LinearKernels& kernels);
-void add_linear_c128_f64(LinearKernels& kernels);
+LinearKernels with_rows_and_columns_f32(const LinearKernels& kernels);
+LinearKernels with_rows_and_columns_bf16(const LinearKernels& kernels);
+LinearKernels with_rows_and_columns_bf16_f32(const LinearKernels& kernels);
+LinearKernels with_rows_and_columns_f16(const LinearKernels& kernels);
+LinearKernels with_rows_and_columns_f16_f32(const LinearKernels& kernels);
+LinearKernels with_rows_and_columns_f64(const LinearKernels& kernels);
+LinearKernels with_rows_and_columns_c64(const LinearKernels& kernels);
+LinearKernels with_rows_and_columns_c64_f32(const LinearKernels& kernels);
+LinearKernels with_rows_and_columns_c128(const LinearKernels& kernels);
+LinearKernels with_rows_and_columns_c128_f64(const LinearKernels& kernels);
 
 const LinearKernels& linear_kernels(Dtype dtype, Dtype gate_dtype) {
-    const auto with = [](LinearKernels kernels, void (*add)(LinearKernels&)) {
-        add(kernels);
-        return kernels;
-    };
     static const LinearKernels table[] = {
-        with(linear_f32(), add_linear_f32),           with(linear_bf16(), add_linear_bf16),
-        with(linear_bf16_f32(), add_linear_bf16_f32), with(linear_f16(), add_linear_f16),
-        with(linear_f16_f32(), add_linear_f16_f32),   with(linear_f64(), add_linear_f64),
-        with(linear_c64(), add_linear_c64),           with(linear_c64_f32(), add_linear_c64_f32),
-        with(linear_c128(), add_linear_c128),         with(linear_c128_f64(), add_linear_c128_f64)};
+        with_rows_and_columns_f32(linear_f32()),           with_rows_and_columns_bf16(linear_bf16()),
+        with_rows_and_columns_bf16_f32(linear_bf16_f32()), with_rows_and_columns_f16(linear_f16()),
+        with_rows_and_columns_f16_f32(linear_f16_f32()),   with_rows_and_columns_f64(linear_f64()),
+        with_rows_and_columns_c64(linear_c64()),           with_rows_and_columns_c64_f32(linear_c64_f32()),
+        with_rows_and_columns_c128(linear_c128()),         with_rows_and_columns_c128_f64(linear_c128_f64())};
     for (const LinearKernels& entry : table)
         if (entry.dtype == dtype && entry.gate_dtype == gate_dtype) return entry;
     fail(Code::internal_error, "no CUDA kernels for dtype {} with gate_dtype {}", name_of(dtype), name_of(gate_dtype));
