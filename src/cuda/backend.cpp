@@ -3,12 +3,10 @@
 #include "cuda/backend.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "cuda/candidates.h"
@@ -96,11 +94,13 @@ class CudaBackend final : public Backend {
         }
     }
 
-    std::span<const LinearCandidate> linear_candidates() const override { return candidates_of_linear(); }
-    std::span<const RnnCandidate> rnn_candidates() const override { return candidates_of_rnn(); }
-    std::span<const GatedCandidate> gated_candidates() const override { return candidates_of_gated(); }
-    std::span<const SelectiveCandidate> selective_candidates() const override { return candidates_of_selective(); }
-    std::span<const OperatorCandidate> operator_candidates() const override { return candidates_of_operators(); }
+    std::span<const LinearCandidate> linear_candidates() const override { return linear_candidates_over_ranks(); }
+    std::span<const RnnCandidate> rnn_candidates() const override { return rnn_candidates_in_order(); }
+    std::span<const GatedCandidate> gated_candidates() const override { return gated_candidates_over_ranks(); }
+    std::span<const SelectiveCandidate> selective_candidates() const override {
+        return selective_candidates_over_ranks();
+    }
+    std::span<const OperatorCandidate> operator_candidates() const override { return operator_candidates_over_ranks(); }
 
     void* allocate(size_t bytes, const Options& options, void* stream) const override {
         return allocate_scratch(bytes, options.device, stream_of(stream));
@@ -133,7 +133,8 @@ class CudaBackend final : public Backend {
         return cookie;
     }
 
-    // One two-dimensional copy, or a copy for each row where the distance between rows is longer than that one takes.
+    // A kernel where rows are indexed, else one two-dimensional copy, or a copy for each row where the distance between
+    // rows is longer than that one takes.
     void copy_rows(const RowCopy& copy, const Options& options, void* stream) const override {
         const DeviceScope scope(options.device);
         constexpr int64_t longest_step = std::numeric_limits<int32_t>::max();

@@ -31,7 +31,7 @@ std::unique_ptr<SelectiveKernel> make_selective_alone(const SelectiveProblem& pr
     return choose<SummarisedSelective, SelectiveProblem>("cuda", selective_candidates, problem, options).kernel;
 }
 std::unique_ptr<OperatorKernel> make_operator_alone(const OperatorProblem& problem, const Options& options) {
-    return choose("cuda", candidates_of_operators(), problem, options).kernel;
+    return choose("cuda", operator_candidates_over_ranks(), problem, options).kernel;
 }
 
 // What runs on a rank, made of a kernel on one GPU; null with a refusal where the family does not run over these ranks.
@@ -111,16 +111,16 @@ constexpr OperatorCandidate operators[] = {
 
 }  // namespace
 
-std::span<const LinearCandidate> candidates_of_linear() {
+std::span<const LinearCandidate> linear_candidates_over_ranks() {
     return over_ranks_of<LinearKernel, LinearProblem, linear_candidates>;
 }
-std::span<const RnnCandidate> candidates_of_rnn() { return rnn; }
-std::span<const GatedCandidate> candidates_of_gated() {
+std::span<const RnnCandidate> rnn_candidates_in_order() { return rnn; }
+std::span<const GatedCandidate> gated_candidates_over_ranks() {
     return over_ranks_of<GatedKernel, GatedProblem, gated_candidates>;
 }
-std::span<const SelectiveCandidate> candidates_of_selective() {
+std::span<const SelectiveCandidate> selective_candidates_over_ranks() {
     return over_ranks_of<SelectiveKernel, SelectiveProblem, selective_candidates>;
 }
-std::span<const OperatorCandidate> candidates_of_operators() { return operators; }
+std::span<const OperatorCandidate> operator_candidates_over_ranks() { return operators; }
 
 }  // namespace flashscan::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels that may run a family, in order of preference: the planner takes the first that takes the problem. Where
-// the options have a communicator, they run on each of its ranks.
+// the options have a communicator, they run on each of its ranks, or refuse to; core refuses networks there.
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@
 
 namespace flashscan::cuda {
 
-std::span<const LinearCandidate> candidates_of_linear();
-std::span<const RnnCandidate> candidates_of_rnn();
-std::span<const GatedCandidate> candidates_of_gated();
-std::span<const SelectiveCandidate> candidates_of_selective();
-std::span<const OperatorCandidate> candidates_of_operators();
+std::span<const LinearCandidate> linear_candidates_over_ranks();
+std::span<const RnnCandidate> rnn_candidates_in_order();
+std::span<const GatedCandidate> gated_candidates_over_ranks();
+std::span<const SelectiveCandidate> selective_candidates_over_ranks();
+std::span<const OperatorCandidate> operator_candidates_over_ranks();
 
 }  // namespace flashscan::cuda

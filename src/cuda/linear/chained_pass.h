@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
 #include <memory>
 #include <string>
@@ -15,14 +14,14 @@
 
 namespace flashscan::cuda {
 
-// Whether the kernels have code for log or logit gates together with resets, packed sequences and, backward, initial
-// states (Walk::holds_values).
+// Whether the kernels have code for log or logit gates together with resets, packed sequences and, in "columns"
+// backward, initial states (Walk::holds_values).
 inline bool cuts_forms(const LinearProblem& p, Pass pass) {
     return size_of(p.gate_dtype) >= 4 && !(pass == Pass::backward && is_complex(p.gate_dtype));
 }
 
 // Returns a sentence where the kernels have no code for the problem, as they see it.
-inline std::string code_refusal(const LinearPass& l, const LinearProblem& p) {
+inline std::string unsupported_refusal(const LinearPass& l, const LinearProblem& p) {
     if (p.empty()) return empty_refusal(p);
     const bool cuts = p.has_reset || p.packed();
     if (p.gate_form == GateForm::value || !cuts || cuts_forms(p, l.pass)) return {};
@@ -60,7 +59,8 @@ struct ChainedPass : LinearPass {
         shared = round_up(shared, sharing());
         return shape;
     }
-    // Takes the kernel whose warps share gates. At most a quarter of these warps may be without rows.
+    // Takes the kernel whose warps share gates, if there is one that suits; returns whether it did. At most a quarter
+    // of these warps may be without rows.
     bool take_sharing(const void* of_sharing, int bytes, const LinearProblem& p) {
         const int64_t count = shared_rows ? p.channels : p.batch;
         if (p.packed() || sharing() > tile.warps || of_sharing == nullptr) return false;
@@ -120,8 +120,8 @@ struct ChainedPass : LinearPass {
 // Tunes a pass in which as many warps of a block as possible, up to 8, share gates whose gradients are to be summed.
 // Returns none where there is no such pass, or one whose warps share none is refused too.
 template <typename KernelPass, typename... Facts>
-std::unique_ptr<KernelPass> tuned(const LinearProblem& problem, Pass pass, const Options& options, std::string& refusal,
-                                  Facts... facts) {
+std::unique_ptr<KernelPass> make_tuned_pass(const LinearProblem& problem, Pass pass, const Options& options,
+                                            std::string& refusal, Facts... facts) {
     for (int log2_sharing = 3; log2_sharing >= 0; --log2_sharing) {
         auto l = std::make_unique<KernelPass>(problem, pass, log2_sharing, facts...);
         if (!l->exists()) break;

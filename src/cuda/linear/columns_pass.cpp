@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes of the kernel "columns" (columns_channels_innermost.cuh).
+#include <algorithm>
+
 #include "cuda/linear/chained_pass.h"
 #include "cuda/linear/instances/shared_gates_table.h"
 
@@ -40,7 +42,7 @@ struct ColumnsPass final : ChainedPass {
     std::string tune(const LinearProblem& problem, const Options& options) {
         const LinearProblem p = seen_by_kernel(*this, problem);
         const bool must_suit = options.kernel.empty(), backward = pass == Pass::backward;
-        if (std::string why = code_refusal(*this, p); !why.empty()) return why;
+        if (std::string why = unsupported_refusal(*this, p); !why.empty()) return why;
         if (time_inner) return "time is innermost; takes channels innermost";
         if (std::string why = skewed ? skewed_pairs_refusal(*this, p) : alignment_refusal(*this, p, one_gate);
             !why.empty())
@@ -62,9 +64,9 @@ struct ColumnsPass final : ChainedPass {
         group_chunks = cuda::group_chunks(grouped, false);
         if (must_suit && !suits && !grouped) return suit_refusal(shape);
         if (std::string why = blocks_refusal(); !why.empty()) return why;
-        // Chunks of wide elements are short and their carries many, but scratch memory should stay within about 1 % of
-        // the tensors. Warps that share gates leave up to 8 times fewer terms there, which outweighs what they
-        // exchange.
+        // Chunks of wide elements are short and their carries many, but scratch memory should stay within 4 MB or about
+        // 1 % of what the kernel reads. Warps that share gates leave up to 8 times fewer terms there, which outweighs
+        // what they exchange.
         const int64_t step_bytes = size_of(p.gate_dtype) + size_of(p.dtype) * (backward ? 2 : 1);
         const int64_t most = std::max<int64_t>(4 << 20, p.batch * p.channels * p.time / 100 * step_bytes);
         if (const Extent all = exchanged(pack).all; must_suit && sums != GateSums::of_blocks && all > most)
@@ -101,16 +103,16 @@ PassVariants make_columns_passes(const LinearProblem& problem, Pass pass, const 
     const auto of = [&](int pack, bool skewed) -> std::unique_ptr<ColumnsPass> {
         // Pairs that lie anywhere have a gate for each row.
         if (skewed && problem.broadcasts(broadcast_channels)) return nullptr;
-        return tuned<ColumnsPass>(problem, pass, options, refusal, pack, skewed);
+        return make_tuned_pass<ColumnsPass>(problem, pass, options, refusal, pack, skewed);
     };
     auto wide = of(2, false), narrow = of(1, false), skewed = of(2, true);
     // Lanes of one row make strips that are half as wide, and longer chunks. Of two variants that suit, the wide one is
-    // kept unless it cuts time into chunks where the narrow one does not, has few strips, or fewer warps that share a
-    // gate.
+    // kept unless it cuts time into chunks where the narrow one does not, gathers chunks in groups, or has fewer warps
+    // that share a gate.
     if (wide && narrow && must_suit) {
-        const bool narrower = wide->group_chunks > 1 || (wide->tuning.chunks > 1 && narrow->tuning.chunks == 1) ||
-                              wide->log2_sharing < narrow->log2_sharing;
-        (narrower ? wide : narrow).reset();
+        const bool prefers_narrow = wide->group_chunks > 1 || (wide->tuning.chunks > 1 && narrow->tuning.chunks == 1) ||
+                                    wide->log2_sharing < narrow->log2_sharing;
+        (prefers_narrow ? wide : narrow).reset();
     }
     PassVariants passes;
     const auto add = [&](std::unique_ptr<ColumnsPass> l) {

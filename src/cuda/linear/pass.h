@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pass (forward or backward) of a plan: how one kernel runs it on a device. Each kernel has a class of its own beside
 // the functions that make it (chunked_pass.cpp, rows_pass.cpp, columns_pass.cpp, short_rows_pass.cpp and
-// few_long_rows/pass.cpp); this is what they share. All of it is settled when the plan is made, so that a call only fills
-// in pointers.
+// few_long_rows/pass.cpp); this is what they share. All of it is settled when the plan is made, so that a call only
+// fills in pointers.
 #pragma once
 
 #include <memory>

@@ -6,8 +6,9 @@
 namespace flashscan::cuda {
 namespace {
 
-// Returns a sentence unless, if the first row begins at the same place within 16 bytes in all tensors, every row does.
-// A gate that all steps share is loaded as one element.
+// Returns a sentence unless time is contiguous and strides of rows and batch entries differ between tensors by
+// multiples of 16 bytes alone: if the first row then begins at the same place within 16 bytes in all tensors, every row
+// does. A gate that all steps share is loaded as one element.
 std::string skew_refusal(const LinearPass& l, const LinearProblem& p) {
     const std::vector<Tensor> tensors =
         p.broadcasts(broadcast_time) ? tensors_of(p, l.pass) : tensors_and_gates_of(p, l.pass);
@@ -38,14 +39,15 @@ struct RowsPass final : ChainedPass {
         one_gate = one_gate_a_row = problem.broadcasts(broadcast_time);
     }
 
-    // Whether there is such a pass. Where rows begin anywhere, they lie alike in all tensors, which terms do not.
+    // Whether there is such a pass. Rows that begin anywhere have to lie alike in all tensors, which the terms of each
+    // element do not.
     bool exists() const { return !skewed || (kernels->rows_skew != 0 && sums != GateSums::of_elements); }
 
     // Cuts time, and returns the condition that fails, if one does.
     std::string tune(const LinearProblem& problem, const Options& options) {
         const LinearProblem p = seen_by_kernel(*this, problem);
         const bool must_suit = options.kernel.empty();
-        if (std::string why = code_refusal(*this, p); !why.empty()) return why;
+        if (std::string why = unsupported_refusal(*this, p); !why.empty()) return why;
         if (!time_inner) return "channels are innermost; takes time innermost";
         if (kernel == nullptr) return width_refusal(problem, p);
         warp_bytes = tile.shared_bytes / tile.warps;
@@ -100,7 +102,7 @@ PassVariants make_rows_passes(const LinearProblem& problem, Pass pass, const Opt
     const bool must_suit = options.kernel.empty();
     PassVariants passes;
     for (const bool skewed : {false, true}) {
-        auto l = tuned<RowsPass>(problem, pass, options, refusal, skewed);
+        auto l = make_tuned_pass<RowsPass>(problem, pass, options, refusal, skewed);
         if (l == nullptr) continue;
         if (must_suit && passes.empty() && l->group_chunks > 1 && few_long_rows_suit(problem, options)) {
             refusal = "few_long_rows takes the problem, and is expected to be faster than chunks in groups";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds the kernels "rows" and "columns" to the table's entry for one pair of data and gate dtype. They are compiled
-// apart from "chunked", which can take their place, because they have no PTX.
+// Returns the table's entry for one pair of data and gate dtype with the kernels "rows" and "columns". They are
+// compiled apart from "chunked", which can take their place, because they have no PTX.
 #pragma once
 
 #include "cuda/linear/columns_channels_innermost.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of table.h. Each entry is compiled in a file of its own, but for bf16 and f16, which share one; the kernels
-// "rows" and "columns" are added from files of theirs.
+// The table of table.h. Each entry is compiled in a file of its own, but for bf16 and f16, which share one, as they do
+// with gates of f32; the kernels "rows" and "columns" are added from files of theirs.
 #include "cuda/linear/instances/table.h"
 
 #include "core/error.h"
