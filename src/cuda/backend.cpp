@@ -95,7 +95,7 @@ class CudaBackend final : public Backend {
     }
 
     std::span<const LinearCandidate> linear_candidates() const override { return linear_candidates_over_ranks(); }
-    std::span<const RnnCandidate> rnn_candidates() const override { return rnn_candidates_in_order(); }
+    std::span<const RnnCandidate> rnn_candidates() const override { return cuda::rnn_candidates(); }
     std::span<const GatedCandidate> gated_candidates() const override { return gated_candidates_over_ranks(); }
     std::span<const SelectiveCandidate> selective_candidates() const override {
         return selective_candidates_over_ranks();

@@ -114,7 +114,7 @@ constexpr OperatorCandidate operators[] = {
 std::span<const LinearCandidate> linear_candidates_over_ranks() {
     return over_ranks_of<LinearKernel, LinearProblem, linear_candidates>;
 }
-std::span<const RnnCandidate> rnn_candidates_in_order() { return rnn; }
+std::span<const RnnCandidate> rnn_candidates() { return rnn; }
 std::span<const GatedCandidate> gated_candidates_over_ranks() {
     return over_ranks_of<GatedKernel, GatedProblem, gated_candidates>;
 }

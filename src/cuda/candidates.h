@@ -10,7 +10,7 @@
 namespace flashscan::cuda {
 
 std::span<const LinearCandidate> linear_candidates_over_ranks();
-std::span<const RnnCandidate> rnn_candidates_in_order();
+std::span<const RnnCandidate> rnn_candidates();
 std::span<const GatedCandidate> gated_candidates_over_ranks();
 std::span<const SelectiveCandidate> selective_candidates_over_ranks();
 std::span<const OperatorCandidate> operator_candidates_over_ranks();
